@@ -1,0 +1,371 @@
+package agilelimiter
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// maxLateness bounds what the bucket's timer may owe. Linux rounds a sleep of
+// less than a millisecond up to one, so without repayment a single caller would
+// get a fifth of 10 000/s. Two milliseconds cover that sleep and the wake-up
+// behind it; a longer pause (GC, suspend) is not repaid.
+const maxLateness = 2 * time.Millisecond
+
+// bucket is a leaky bucket with a queue: it spaces departures 1/rate apart on an
+// absolute schedule. Idle time earns nothing. In any window of length T at most
+//
+//	1 + rate × (T + maxLateness)
+//
+// calls depart.
+//
+// Waiters stand in a FIFO and hold no slot; one timer is armed for the head.
+// Reserving a slot per sleeper would be shorter, but then a new rate would pass
+// by everybody who waits already, and a waiter who gives up would take his slot
+// with him.
+type bucket struct {
+	time       *timebase
+	min, max   float64 // req/s; the bucket holds its ceiling whatever it is told
+	maxWaiting int     // 0: no bound
+	flight     flight
+
+	mu sync.Mutex // guards what follows; never held while waiting or in user code
+	// The schedule: the last departure's slot, in nanoseconds since New with
+	// the fraction apart, so that 3/s stays 3/s after a million departures.
+	rate     float64
+	interval float64 // 1e9/rate
+	last     time.Duration
+	frac     float64
+	// How far the next slot may lie in the past because our own timer
+	// overslept; anything beyond was idle time.
+	owed time.Duration
+
+	head, tail *waiter
+	waiting    int
+	free       *waiter // linked by next
+	freed      int
+	timer      Timer // for the head's slot, armed exactly while somebody waits;
+	// its Stop and Reset are the one foreign code that runs under mu, see Clock
+	armed bool
+
+	admitted, shed uint64
+	waited         time.Duration
+	refused        bool // somebody was refused or gave up since the last drain
+}
+
+// waiter is one caller in the queue. ready carries one token per grant.
+type waiter struct {
+	prev, next *waiter
+	ready      chan struct{}
+	since      time.Duration
+	slot       time.Duration
+	granted    bool
+}
+
+// maxFree bounds the waiters kept for reuse. They are kept per bucket, not in a
+// sync.Pool: a channel made inside a testing/synctest bubble must not turn up
+// outside of it.
+const maxFree = 32
+
+func (b *bucket) init(t *timebase, p params, maxWaiting int) {
+	b.time, b.min, b.max, b.maxWaiting = t, p.min, p.max, maxWaiting
+	b.rate = p.initial
+	b.interval = 1e9 / b.rate
+	b.last = math.MinInt64 / 2 // long ago: the first call departs at once
+}
+
+// next returns the slot after the last departure's and its fraction.
+func (b *bucket) next() (time.Duration, float64) {
+	whole, frac := math.Modf(b.interval + b.frac)
+	return b.last + time.Duration(whole), frac
+}
+
+// depart gives out the next slot if it is due at now. A slot in the past is
+// moved up to now, less what our own timer owes.
+func (b *bucket) depart(now time.Duration) (slot time.Duration, ok bool) {
+	slot, frac := b.next()
+	if slot > now {
+		return slot, false
+	}
+	if earliest := now - b.owed; slot < earliest {
+		slot, frac = earliest, 0
+	}
+	b.last, b.frac = slot, frac
+	b.admitted++
+	if b.owed > 0 { // what has been caught up is no longer owed
+		after, _ := b.next()
+		b.owed = max(0, min(b.owed, now-after))
+	}
+	return slot, true
+}
+
+// tryTake departs at once or not at all; it never overtakes the queue. It
+// returns the slot and the time of the call, both since New.
+//
+// The clock is read outside the lock. A reading that comes in late, behind a
+// newer one, is harmless: depart never moves the schedule back.
+func (b *bucket) tryTake() (slot, now time.Duration, ok bool) {
+	now = b.time.now()
+	b.mu.Lock()
+	if b.head == nil {
+		slot, ok = b.depart(now)
+	}
+	b.mu.Unlock()
+	return slot, now, ok
+}
+
+// take returns a slot and when its departure happened, waiting if it must. With
+// a nil ctx it waits for as long as it takes, and the bound on the queue does
+// not hold for it.
+func (b *bucket) take(ctx context.Context) (slot, now time.Duration, err error) {
+	if ctx != nil && ctx.Err() != nil {
+		// Not counted as shed: the caller had given up before he came.
+		return 0, 0, &waitError{"agilelimiter: no slot: " + ctx.Err().Error(), ctx.Err()}
+	}
+	if slot, now, ok := b.tryTake(); ok {
+		return slot, now, nil
+	}
+	patience := time.Duration(math.MaxInt64)
+	if ctx != nil {
+		// A context keeps its deadline in wall time, whatever our clock is.
+		if deadline, ok := ctx.Deadline(); ok {
+			patience = time.Until(deadline)
+		}
+	}
+	now = b.time.now()
+	b.mu.Lock()
+	if b.head == nil { // the slot may have come meanwhile
+		if slot, ok := b.depart(now); ok {
+			b.mu.Unlock()
+			return slot, now, nil
+		}
+	}
+	if ctx != nil && b.maxWaiting > 0 && b.waiting >= b.maxWaiting {
+		b.shed, b.refused = b.shed+1, true
+		b.mu.Unlock()
+		return 0, 0, ErrQueueFull
+	}
+	if wait := b.predict(now); wait > patience {
+		b.shed, b.refused = b.shed+1, true
+		b.mu.Unlock()
+		return 0, 0, &waitError{
+			fmt.Sprintf("agilelimiter: no slot: the queue would take %v, the deadline is in %v: %v",
+				wait, patience, context.DeadlineExceeded),
+			context.DeadlineExceeded,
+		}
+	}
+	w := b.push(now)
+	b.mu.Unlock()
+	return b.wait(ctx, w)
+}
+
+// predict returns how long a caller who comes now would wait at today's rate.
+func (b *bucket) predict(now time.Duration) time.Duration {
+	slot, _ := b.next()
+	// At 0.001/s a queue of ten million would overflow a Duration.
+	wait := float64(max(slot-now, 0)) + float64(b.waiting)*b.interval
+	return time.Duration(min(wait, math.MaxInt64/2))
+}
+
+// wait waits until w is granted or ctx ends. A grant that comes at the very
+// instant at which ctx ends counts as granted: its slot is spent.
+func (b *bucket) wait(ctx context.Context, w *waiter) (slot, now time.Duration, err error) {
+	if ctx == nil {
+		<-w.ready
+	} else {
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			if b.leave(w) {
+				return 0, 0, &waitError{
+					fmt.Sprintf("agilelimiter: no slot: gave up after %v in the queue: %v",
+						b.time.now()-w.since, ctx.Err()),
+					ctx.Err(),
+				}
+			}
+			<-w.ready
+		}
+	}
+	slot, now = w.slot, b.time.now()
+	b.woke(w, now)
+	return slot, now, nil
+}
+
+// woke takes w back for reuse and adds the time from the timer to the running
+// waiter to what the timer owes: with a single caller it is lost just like the
+// oversleeping. On other clocks than the system's the time since the grant
+// means nothing: virtual time may have gone on by any amount.
+func (b *bucket) woke(w *waiter, now time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slot, _ := b.next(); b.time.system && b.head == nil && slot < now {
+		b.owed = max(b.owed, min(now-slot, maxLateness))
+	}
+	if b.freed < maxFree {
+		*w = waiter{ready: w.ready, next: b.free}
+		b.free = w
+		b.freed++
+	}
+}
+
+// fire is the timer's function. What it overslept, and nothing else, may be
+// repaid: the head's slot was due when the timer was to fire.
+func (b *bucket) fire() {
+	now := b.time.now()
+	b.mu.Lock()
+	b.armed = false
+	if b.head != nil {
+		slot, _ := b.next()
+		b.owed = max(0, min(now-slot, maxLateness))
+		b.grant(now)
+	}
+	b.mu.Unlock()
+}
+
+// grant lets everybody depart whose slot has come and arms the timer for the
+// next. The mutex is held and the queue is not empty.
+func (b *bucket) grant(now time.Duration) {
+	for b.head != nil {
+		slot, ok := b.depart(now)
+		if !ok {
+			b.arm(slot - now)
+			return
+		}
+		w := b.head
+		b.unlink(w)
+		w.slot, w.granted = slot, true
+		b.waited += max(now-w.since, 0)
+		w.ready <- struct{}{} // has room for the one token
+	}
+	b.disarm()
+}
+
+// set puts a new rate in force at once, also for those who wait already:
+// the next departure is one new interval after the last one. A value outside
+// the bounds is clamped; NaN changes nothing.
+func (b *bucket) set(rate float64) {
+	if math.IsNaN(rate) {
+		return
+	}
+	now := b.time.now()
+	b.mu.Lock()
+	b.rate = min(max(rate, b.min), b.max)
+	b.interval = 1e9 / b.rate
+	if b.head != nil {
+		b.grant(now)
+	}
+	b.mu.Unlock()
+}
+
+// push appends a waiter and arms the timer if it is the first one.
+func (b *bucket) push(now time.Duration) *waiter {
+	w := b.free
+	if w == nil {
+		w = &waiter{ready: make(chan struct{}, 1)}
+	} else {
+		b.free, w.next = w.next, nil
+		b.freed--
+	}
+	w.since, w.prev = now, b.tail
+	if b.tail == nil {
+		b.head = w
+	} else {
+		b.tail.next = w
+	}
+	b.tail = w
+	b.waiting++
+	if !b.armed {
+		slot, _ := b.next()
+		b.arm(slot - now)
+	}
+	return w
+}
+
+// leave takes w out of the queue unless it has been granted.
+func (b *bucket) leave(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.granted {
+		return false
+	}
+	b.unlink(w)
+	b.shed, b.refused = b.shed+1, true
+	if b.head == nil {
+		b.disarm()
+	}
+	return true
+}
+
+func (b *bucket) unlink(w *waiter) {
+	if w.prev == nil {
+		b.head = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		b.tail = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+	b.waiting--
+}
+
+func (b *bucket) arm(d time.Duration) {
+	b.armed = true
+	if b.timer == nil {
+		b.timer = b.time.clock.AfterFunc(d, b.fire)
+		return
+	}
+	b.timer.Reset(d)
+}
+
+func (b *bucket) disarm() {
+	if b.armed {
+		b.armed = false
+		b.timer.Stop()
+	}
+}
+
+// drain returns what happened since New, and whether the rate was binding since
+// the last drain: somebody was refused, gave up, or waits now.
+func (b *bucket) drain() (admitted uint64, binding bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	binding = b.refused || b.head != nil
+	b.refused = false
+	return b.admitted, binding
+}
+
+// report fills in the gauges and counters that the bucket knows.
+func (b *bucket) report(s *Stats) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Target, s.Min, s.Max = b.rate, b.min, b.max
+	s.Waiting, s.InFlight = b.waiting, int(b.open())
+	s.Admitted, s.Shed, s.ThrottleWait = b.admitted, b.shed, b.waited
+}
+
+func (b *bucket) currentRate() float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rate
+}
+
+func (b *bucket) queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting
+}
+
+func (b *bucket) open() int64      { return b.flight.open.Load() }
+func (b *bucket) resetPeak() int64 { return b.flight.peak.reset(b.open()) }
+
+// forget takes n calls that will never report their end out of flight.
+func (b *bucket) forget(n int64) {
+	for range n {
+		b.flight.leave()
+	}
+}

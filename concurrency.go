@@ -1,0 +1,149 @@
+package agilelimiter
+
+import (
+	"context"
+	"time"
+)
+
+// ConcurrencyLimiter protects a service from its callers. It admits calls while
+// fewer than a limit are in flight, a limit that follows the service's own
+// latency and never exceeds ConcurrencyConfig.MaxLimit, and refuses at once
+// otherwise: waiting would queue up the very goroutines and connections that it
+// is there to protect.
+//
+// Most callers want Do or DoContext, which return ErrOverloaded when they
+// refuse. TryTake returns false instead, and leaves Release and the evidence to
+// the caller.
+//
+// A ConcurrencyLimiter is made by NewConcurrency; its zero value is not usable.
+// All methods are safe for concurrent use, before Start and after Stop too:
+// without Start the limit stays where it is.
+type ConcurrencyLimiter struct {
+	core
+	cfg ConcurrencyConfig
+	sem semaphore
+}
+
+// NewConcurrency returns a ConcurrencyLimiter at its initial limit; Start lets
+// it adapt. It panics with the error of cfg.Validate if that is not nil.
+func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		panic(err)
+	}
+	l := &ConcurrencyLimiter{cfg: cfg}
+	l.time.init(cfg.Clock)
+	p := cfg.params()
+	l.sem.init(p)
+	l.init(p, newLaw(p, false), &l.sem)
+	return l
+}
+
+// Start begins adapting the limit, one step every ConcurrencyConfig.Tick.
+// Starting twice is starting once; Start after Stop goes on where Stop left off.
+func (l *ConcurrencyLimiter) Start() { l.loop.start() }
+
+// Stop freezes the limit where it is. It returns once no step is running, but
+// does not wait for OnTick and may be called from it. Stopping twice is
+// stopping once.
+func (l *ConcurrencyLimiter) Stop() { l.loop.stop() }
+
+// Do runs fn if there is room, feeds its duration back and returns its error;
+// at the limit it returns ErrOverloaded at once and fn does not run.
+//
+// A non-nil error is judged by ConcurrencyConfig.Classify; one that is a
+// time-out (see IsTimeout) and is judged Reached counts as ObserveTruncated
+// does. A panic or runtime.Goexit in fn gives the slot back, counts as Aborted
+// and goes on.
+func (l *ConcurrencyLimiter) Do(fn func() error) error {
+	return l.DoContext(context.Background(), func(context.Context) error { return fn() })
+}
+
+// DoContext is Do with a context, which it passes on to fn. With a ctx that has
+// ended already fn does not run and the error matches ErrWait and ctx's own.
+// When ctx is cancelled while fn runs and fn returns an error, the call is
+// Aborted whatever Classify says; a deadline that ends it is not a cancellation.
+func (l *ConcurrencyLimiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
+	_, err := DoContext(ctx, l, discard(fn))
+	return err
+}
+
+// TryTake admits one call if there is room. Every true must be followed by
+// exactly one Release, and by Observe or one of its kind where there is
+// evidence.
+func (l *ConcurrencyLimiter) TryTake() bool {
+	if !l.sem.tryAcquire() {
+		return false
+	}
+	if l.knee {
+		l.area.start(l.time.now())
+	}
+	return true
+}
+
+// Release gives back the slot of a TryTake. It panics without a matching
+// TryTake.
+func (l *ConcurrencyLimiter) Release() {
+	l.sem.release()
+	if l.knee {
+		l.area.end(l.time.now())
+	}
+}
+
+// Observe feeds back the handling time of one admitted call. A negative d
+// counts as Aborted, one above 137 s as 137 s.
+func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.record(Reached, d, false) }
+
+// ObserveTruncated feeds back a call that its own time-out ended after d.
+// AnchorKnee counts it as not delivered, the other anchors as any sample.
+func (l *ConcurrencyLimiter) ObserveTruncated(d time.Duration) { l.record(Reached, d, true) }
+
+// Unavailable is for a call that was answered without any work, say with an
+// instant 503. Under AnchorBaseline and AnchorSLO it is a sample of
+// max(2 × window, 1.25 × SLOTarget), and none before there is a sample or an
+// SLOTarget.
+func (l *ConcurrencyLimiter) Unavailable() { l.record(Unreachable, 0, false) }
+
+// Record feeds back one call by its Outcome: Observe for Reached and anything
+// undefined, Unavailable for Unreachable, nothing but a count for Aborted.
+func (l *ConcurrencyLimiter) Record(o Outcome, d time.Duration) { l.record(o, d, false) }
+
+// Limit returns the limit in force, in whole calls.
+func (l *ConcurrencyLimiter) Limit() int { return int(l.sem.limit.Load()) }
+
+// InFlight returns the number of calls admitted and not yet released.
+func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }
+
+// Stats returns a snapshot; its Target is the limit before rounding down.
+func (l *ConcurrencyLimiter) Stats() Stats { return l.stats() }
+
+// Config returns the configuration with every default filled in.
+func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.cfg }
+
+// Elapsed returns the time since NewConcurrency on the limiter's clock; it never
+// goes back. The difference of two is a duration to Observe, for one monotonic
+// read each: for adapters whose limiter may run on a virtual clock.
+func (l *ConcurrencyLimiter) Elapsed() time.Duration { return l.time.now() }
+
+func (l *ConcurrencyLimiter) begin(ctx context.Context) (time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, &waitError{"agilelimiter: not admitted: " + err.Error(), err}
+	}
+	if !l.sem.tryAcquire() {
+		return 0, ErrOverloaded
+	}
+	now := l.time.now()
+	if l.knee {
+		l.area.start(now)
+	}
+	return now, nil
+}
+
+func (l *ConcurrencyLimiter) end(start time.Duration, o Outcome, truncated bool) {
+	now := l.time.now()
+	l.sem.release()
+	if l.knee {
+		l.area.end(now)
+	}
+	l.record(o, now-start, truncated)
+}

@@ -1,0 +1,401 @@
+package agilelimiter
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Anchor selects what measured latency is compared with, and so what the
+// controller optimises.
+type Anchor uint8
+
+const (
+	// AnchorBaseline compares with the lowest latency that keeps being seen:
+	// high = baseline × (1 + TargetInflation), capped at 0.8 × SLOTarget. It
+	// protects the knee, and takes a benign rise of latency for congestion.
+	AnchorBaseline Anchor = iota
+	// AnchorSLO compares with the SLO alone: high = 0.8 × SLOTarget. It ignores
+	// benign rises and will not find a knee that lies below the SLO.
+	AnchorSLO
+	// AnchorKnee steers the number of calls in flight to what the SLO allows
+	// and asks, by a short deliberate cut, whose queue it is before it blames
+	// itself. Its one knob is SLOTarget (recommended); setting one of the other
+	// anchors' knobs is a fault. See docs/control-law.md.
+	AnchorKnee
+)
+
+// String returns "baseline", "slo" or "knee".
+func (a Anchor) String() string {
+	switch a {
+	case AnchorBaseline:
+		return "baseline"
+	case AnchorSLO:
+		return "slo"
+	case AnchorKnee:
+		return "knee"
+	}
+	return fmt.Sprintf("anchor(%d)", uint8(a))
+}
+
+// Config configures a Limiter. MaxRate is required; every other zero field
+// means its default. New copies it.
+//
+// The knobs from FastHalfLife to RecoverTicks belong to AnchorBaseline and
+// AnchorSLO; most users set none of them.
+type Config struct {
+	// MinRate is the floor in requests per second, in [0.001, 1e9] and not
+	// above MaxRate. It is also the probe rate during an outage, so make sure
+	// that the downstream can take it times your number of instances.
+	// Default 1, or MaxRate where that is less.
+	MinRate float64
+	// MaxRate is the ceiling in requests per second that you promise the
+	// downstream, in [0.001, 1e9]. It is enforced in the controller and again
+	// in the bucket. Required.
+	MaxRate float64
+	// InitialRate is where a fresh limiter starts, in [MinRate, MaxRate].
+	// Default MaxRate/8, raised to MinRate.
+	InitialRate float64
+	// MaxWaiting bounds the queue: beyond it Do and TakeContext return
+	// ErrQueueFull at once. Take cannot return an error and is not bound by it.
+	// Default 0: no bound.
+	MaxWaiting int
+
+	// SLOTarget is the latency that calls should stay below, in [1µs, 100s].
+	// When more than max(1, n/100) of a tick's n samples lie above it, the
+	// limiter backs off by DownStep. Required by AnchorSLO. Default 0: none.
+	SLOTarget time.Duration
+	// Anchor selects the control law. Default AnchorBaseline.
+	Anchor Anchor
+
+	// Classify tells what a non-nil error from fn proves; it runs in the Do
+	// forms only, once per failed call, in the caller's goroutine and outside
+	// every lock. A panic in it passes on to the caller and counts as Aborted.
+	// Default: Reached, but Aborted for a refusal of another limiter of ours
+	// (see IsRefusal).
+	Classify func(error) Outcome
+	// OnTick, if set, is called after each step outside every lock, by the
+	// goroutine that made the step: for logs, plots and exporters. The next
+	// tick waits until it returns. A panic in it is not recovered.
+	OnTick func(Stats)
+	// Clock is the source of time. Default SystemClock().
+	Clock Clock
+
+	// Tick is the controller's period, in [1ms, 1min]. Default 250 ms: several
+	// samples a tick at ordinary loads.
+	Tick time.Duration
+	// FastHalfLife is the half-life of the EWMA of p50 that stands for "now",
+	// and of the baseline where it falls. In (0, 24h]. Default 1 s.
+	FastHalfLife time.Duration
+	// SlowHalfLife is the half-life of the baseline where it rises. In
+	// [FastHalfLife, 24h]. Default 60 s, or FastHalfLife where that is more.
+	SlowHalfLife time.Duration
+	// TargetInflation is the tolerated excess over the baseline, as a fraction
+	// of it, in (0, 1000]. Default 1: the window is twice the baseline.
+	TargetInflation float64
+	// Deadband is the part of the window, below its upper edge, in which the
+	// limiter holds, in (0, 1). Default 0.2.
+	Deadband float64
+	// Gain scales the proportional cut, in (0, 100]. Default 1.
+	Gain float64
+	// UpStep is the growth per healthy tick as a fraction, in (0, 10].
+	// Default 0.05.
+	UpStep float64
+	// DownStep is the deepest cut per tick as a fraction, in (0, 1).
+	// Default 0.3.
+	DownStep float64
+	// SlowStartGain is the factor per healthy tick before the first backoff, in
+	// [1, 100]; 1 turns slow start off. Default 2.
+	SlowStartGain float64
+	// RecoverRamp lets that factor return after a backoff while the tick's p50
+	// is at or below RecoverRamp × window, in (0, 1]. Default 0: off, because
+	// multiplying is also how one overshoots a cliff.
+	RecoverRamp float64
+	// MaxBaselineRise caps the baseline's growth per tick as a fraction, in
+	// (0, 1]. Default 0.0005, 12.7 % a minute at the default Tick: a sustained
+	// overload can hardly move the window.
+	MaxBaselineRise float64
+	// BackoffTicks and RecoverTicks are how many ticks in a row must agree
+	// before the first step down and up, in [1, 1e6]. Default 1, and 2 under
+	// AnchorSLO, where jitter across a fixed line is the main false alarm.
+	BackoffTicks, RecoverTicks int
+}
+
+// ConcurrencyConfig configures a ConcurrencyLimiter. MaxLimit is required;
+// every other zero field means its default. NewConcurrency copies it. The
+// fields that Config has too are described there.
+type ConcurrencyConfig struct {
+	// MinLimit is the floor in calls in flight, in [1, 2^31-1] and not above
+	// MaxLimit. Default 1.
+	MinLimit int
+	// MaxLimit is the ceiling in calls in flight that you promise the service,
+	// in [1, 2^31-1]. It is enforced in the controller and again in the
+	// semaphore. Required.
+	MaxLimit int
+	// InitialLimit is where a fresh limiter starts, in [MinLimit, MaxLimit].
+	// Default MaxLimit/8, raised to MinLimit.
+	InitialLimit int
+
+	SLOTarget time.Duration // see Config.SLOTarget
+	Anchor    Anchor        // see Config.Anchor
+
+	Classify func(error) Outcome // see Config.Classify
+	OnTick   func(Stats)         // see Config.OnTick
+	Clock    Clock               // see Config.Clock
+
+	Tick                       time.Duration // see Config.Tick
+	FastHalfLife, SlowHalfLife time.Duration // see Config.FastHalfLife, Config.SlowHalfLife
+	TargetInflation            float64       // see Config.TargetInflation
+	Deadband                   float64       // see Config.Deadband
+	Gain                       float64       // see Config.Gain
+	UpStep, DownStep           float64       // see Config.UpStep, Config.DownStep
+	SlowStartGain              float64       // see Config.SlowStartGain
+	RecoverRamp                float64       // see Config.RecoverRamp
+	MaxBaselineRise            float64       // see Config.MaxBaselineRise
+	BackoffTicks, RecoverTicks int           // see Config.BackoffTicks, Config.RecoverTicks
+}
+
+// Validate reports every fault of c at once, joined by errors.Join, each naming
+// the field, the value and what is allowed; nil means that New will not panic.
+func (c Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
+// Validate reports every fault of c at once, as Config.Validate does.
+func (c ConcurrencyConfig) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
+// params is what both configs become: one set of numbers without a unit. The
+// laws and the loop know only this.
+type params struct {
+	min, max, initial float64 // req/s or calls in flight
+
+	slo      time.Duration
+	anchor   Anchor
+	classify func(error) Outcome
+	onTick   func(Stats)
+	clock    Clock
+	tick     time.Duration
+
+	fastHalfLife, slowHalfLife time.Duration
+	inflation, deadband        float64
+	gain, upStep, downStep     float64
+	slowStartGain, recoverRamp float64
+	maxBaselineRise            float64
+	backoffTicks, recoverTicks int
+}
+
+// names are the fields that the two configs call differently, and the least
+// value that they may have.
+type names struct {
+	min, max, initial string
+	least, most       float64
+}
+
+var (
+	rateNames  = names{"MinRate", "MaxRate", "InitialRate", 0.001, 1e9}
+	limitNames = names{"MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32}
+)
+
+// withDefaults returns c with every default filled in, and every fault.
+func (c Config) withDefaults() (Config, error) {
+	p := c.params()
+	err := p.fill(rateNames)
+	if c.MaxWaiting < 0 {
+		err = errors.Join(err, fault("MaxWaiting", c.MaxWaiting, "0 (no bound) or more"))
+	}
+	c.MinRate, c.MaxRate, c.InitialRate = p.min, p.max, p.initial
+	c.Classify, c.Clock = p.classify, p.clock
+	c.Tick, c.FastHalfLife, c.SlowHalfLife = p.tick, p.fastHalfLife, p.slowHalfLife
+	c.TargetInflation, c.Deadband = p.inflation, p.deadband
+	c.Gain, c.UpStep, c.DownStep = p.gain, p.upStep, p.downStep
+	c.SlowStartGain, c.MaxBaselineRise = p.slowStartGain, p.maxBaselineRise
+	c.BackoffTicks, c.RecoverTicks = p.backoffTicks, p.recoverTicks
+	return c, err
+}
+
+func (c Config) params() params {
+	return params{
+		min: c.MinRate, max: c.MaxRate, initial: c.InitialRate,
+		slo: c.SLOTarget, anchor: c.Anchor,
+		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
+		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
+		inflation: c.TargetInflation, deadband: c.Deadband,
+		gain: c.Gain, upStep: c.UpStep, downStep: c.DownStep,
+		slowStartGain: c.SlowStartGain, recoverRamp: c.RecoverRamp,
+		maxBaselineRise: c.MaxBaselineRise,
+		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
+	}
+}
+
+// withDefaults returns c with every default filled in, and every fault.
+func (c ConcurrencyConfig) withDefaults() (ConcurrencyConfig, error) {
+	p := c.params()
+	err := p.fill(limitNames)
+	c.MinLimit, c.MaxLimit, c.InitialLimit = int(p.min), int(p.max), int(p.initial)
+	c.Classify, c.Clock = p.classify, p.clock
+	c.Tick, c.FastHalfLife, c.SlowHalfLife = p.tick, p.fastHalfLife, p.slowHalfLife
+	c.TargetInflation, c.Deadband = p.inflation, p.deadband
+	c.Gain, c.UpStep, c.DownStep = p.gain, p.upStep, p.downStep
+	c.SlowStartGain, c.MaxBaselineRise = p.slowStartGain, p.maxBaselineRise
+	c.BackoffTicks, c.RecoverTicks = p.backoffTicks, p.recoverTicks
+	return c, err
+}
+
+func (c ConcurrencyConfig) params() params {
+	return params{
+		min: float64(c.MinLimit), max: float64(c.MaxLimit), initial: float64(c.InitialLimit),
+		slo: c.SLOTarget, anchor: c.Anchor,
+		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
+		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
+		inflation: c.TargetInflation, deadband: c.Deadband,
+		gain: c.Gain, upStep: c.UpStep, downStep: c.DownStep,
+		slowStartGain: c.SlowStartGain, recoverRamp: c.RecoverRamp,
+		maxBaselineRise: c.MaxBaselineRise,
+		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
+	}
+}
+
+// fill puts in the defaults, then checks every field. It is the one place where
+// either is done.
+func (p *params) fill(n names) error {
+	var faults []error
+	if p.anchor == AnchorKnee {
+		faults = p.kneeFaults()
+	} else {
+		p.defaultKnobs()
+		faults = p.knobFaults()
+	}
+	p.clock = orDefault(p.clock, SystemClock())
+	p.tick = orDefault(p.tick, 250*time.Millisecond)
+	if p.classify == nil {
+		p.classify = func(err error) Outcome {
+			if IsRefusal(err) {
+				return Aborted
+			}
+			return Reached
+		}
+	}
+
+	check := func(ok bool, field string, value any, allowed string) {
+		if !ok {
+			faults = append(faults, fault(field, value, allowed))
+		}
+	}
+	// Negative zero and NaN included: only an exact 0 means the default.
+	validMax := within(p.max, n.least, n.most)
+	check(validMax, n.max, p.max, fmt.Sprintf("required, in [%g, %g]", n.least, n.most))
+	if !validMax {
+		p.max = n.most // so that the other fields are judged by themselves
+	}
+	p.min = orDefault(p.min, min(1, p.max))
+	validMin := within(p.min, n.least, p.max)
+	check(validMin, n.min, p.min, fmt.Sprintf("[%g, %s = %g]", n.least, n.max, p.max))
+	if !validMin {
+		p.min = n.least
+	}
+	// A small limit over 8 is less than one call; whole calls only.
+	initial := p.max / 8
+	if n.least == 1 {
+		initial = math.Floor(initial)
+	}
+	p.initial = orDefault(p.initial, max(initial, p.min))
+	check(within(p.initial, p.min, p.max), n.initial, p.initial,
+		fmt.Sprintf("[%s = %g, %s = %g]", n.min, p.min, n.max, p.max))
+
+	check(p.anchor <= AnchorKnee, "Anchor", p.anchor, "AnchorBaseline, AnchorSLO or AnchorKnee")
+	check(p.slo == 0 || p.slo >= time.Microsecond && p.slo <= 100*time.Second,
+		"SLOTarget", p.slo, "0 (none) or [1µs, 100s]")
+	check(p.anchor != AnchorSLO || p.slo != 0, "SLOTarget", p.slo, "required by AnchorSLO")
+	check(p.tick >= time.Millisecond && p.tick <= time.Minute, "Tick", p.tick, "[1ms, 1m]")
+	return errors.Join(faults...)
+}
+
+func (p *params) defaultKnobs() {
+	p.fastHalfLife = orDefault(p.fastHalfLife, time.Second)
+	p.slowHalfLife = orDefault(p.slowHalfLife, max(time.Minute, p.fastHalfLife))
+	p.inflation = orDefault(p.inflation, 1)
+	p.deadband = orDefault(p.deadband, 0.2)
+	p.gain = orDefault(p.gain, 1)
+	p.upStep = orDefault(p.upStep, 0.05)
+	p.downStep = orDefault(p.downStep, 0.3)
+	p.slowStartGain = orDefault(p.slowStartGain, 2)
+	p.maxBaselineRise = orDefault(p.maxBaselineRise, 0.0005)
+	agree := 1
+	if p.anchor == AnchorSLO {
+		agree = 2
+	}
+	p.backoffTicks = orDefault(p.backoffTicks, agree)
+	p.recoverTicks = orDefault(p.recoverTicks, agree)
+}
+
+// knobFaults checks the knobs of the seed law. Floats are checked in the
+// positive form: NaN fails every comparison, and so fails here.
+func (p *params) knobFaults() (faults []error) {
+	check := func(ok bool, field string, value any, allowed string) {
+		if !ok {
+			faults = append(faults, fault(field, value, allowed))
+		}
+	}
+	const day = 24 * time.Hour
+	check(p.fastHalfLife > 0 && p.fastHalfLife <= day, "FastHalfLife", p.fastHalfLife, "(0, 24h]")
+	check(p.slowHalfLife >= p.fastHalfLife && p.slowHalfLife > 0 && p.slowHalfLife <= day,
+		"SlowHalfLife", p.slowHalfLife, "[FastHalfLife, 24h]")
+	check(p.inflation > 0 && p.inflation <= 1000, "TargetInflation", p.inflation, "(0, 1000]")
+	check(p.deadband > 0 && p.deadband < 1, "Deadband", p.deadband, "(0, 1)")
+	check(p.gain > 0 && p.gain <= 100, "Gain", p.gain, "(0, 100]")
+	check(p.upStep > 0 && p.upStep <= 10, "UpStep", p.upStep, "(0, 10]")
+	check(p.downStep > 0 && p.downStep < 1, "DownStep", p.downStep, "(0, 1)")
+	check(p.slowStartGain >= 1 && p.slowStartGain <= 100, "SlowStartGain", p.slowStartGain, "[1, 100]")
+	check(p.recoverRamp >= 0 && p.recoverRamp <= 1, "RecoverRamp", p.recoverRamp, "0 (off) or (0, 1]")
+	check(p.maxBaselineRise > 0 && p.maxBaselineRise <= 1, "MaxBaselineRise", p.maxBaselineRise, "(0, 1]")
+	check(p.backoffTicks >= 1 && p.backoffTicks <= 1e6, "BackoffTicks", p.backoffTicks, "[1, 1000000]")
+	check(p.recoverTicks >= 1 && p.recoverTicks <= 1e6, "RecoverTicks", p.recoverTicks, "[1, 1000000]")
+	return faults
+}
+
+// kneeFaults names every knob of the seed law that was set: AnchorKnee would
+// ignore it, and nothing is ignored silently.
+func (p *params) kneeFaults() (faults []error) {
+	for _, knob := range []struct {
+		field string
+		value any
+		set   bool
+	}{
+		{"FastHalfLife", p.fastHalfLife, p.fastHalfLife != 0},
+		{"SlowHalfLife", p.slowHalfLife, p.slowHalfLife != 0},
+		{"TargetInflation", p.inflation, p.inflation != 0},
+		{"Deadband", p.deadband, p.deadband != 0},
+		{"Gain", p.gain, p.gain != 0},
+		{"UpStep", p.upStep, p.upStep != 0},
+		{"DownStep", p.downStep, p.downStep != 0},
+		{"SlowStartGain", p.slowStartGain, p.slowStartGain != 0},
+		{"RecoverRamp", p.recoverRamp, p.recoverRamp != 0},
+		{"MaxBaselineRise", p.maxBaselineRise, p.maxBaselineRise != 0},
+		{"BackoffTicks", p.backoffTicks, p.backoffTicks != 0},
+		{"RecoverTicks", p.recoverTicks, p.recoverTicks != 0},
+	} {
+		if knob.set {
+			faults = append(faults, fault(knob.field, knob.value, "unset: AnchorKnee does not use it"))
+		}
+	}
+	return faults
+}
+
+func within(x, lo, hi float64) bool { return x >= lo && x <= hi }
+
+func fault(field string, value any, allowed string) error {
+	return fmt.Errorf("agilelimiter: %s is %v, want %s", field, value, allowed)
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}

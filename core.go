@@ -1,0 +1,135 @@
+package agilelimiter
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// actuator enforces one number, the rate or the limit, and knows its own hard
+// ceiling. It knows nothing of latency.
+type actuator interface {
+	set(target float64)
+	// drain returns the calls admitted since New, and whether the actuator was
+	// binding since the last drain.
+	drain() (admitted uint64, binding bool)
+	open() int64      // calls in flight
+	resetPeak() int64 // the most in flight since the last reset
+	report(*Stats)    // the gauges and counters it knows
+}
+
+// core joins recorder, law and actuator: what the two limiters share.
+type core struct {
+	params
+	time  timebase
+	rec   recorder
+	loop  loop
+	law   law
+	act   actuator
+	knee  bool // AnchorKnee: keep the integral of the calls in flight
+	area  area
+	ages  ages
+	ended bool // a call has ended so far
+	// forget takes n calls that will never report their end out of flight; nil
+	// where a call that does not end keeps its slot.
+	forget func(n int64)
+
+	mu   sync.Mutex // guards last
+	last Stats      // what a step knows; the rest is filled in when asked
+}
+
+func (c *core) init(p params, l law, act actuator) {
+	c.params, c.law, c.act = p, l, act
+	c.knee = p.anchor == AnchorKnee
+	c.rec.slo = p.slo
+	onTick := func() { c.onTick(c.stats()) }
+	if c.onTick == nil {
+		onTick = nil
+	}
+	c.loop.init(&c.time, p.tick, c.step, onTick)
+}
+
+// newLaw returns the control law that the anchor asks for.
+func newLaw(p params, rate bool) law {
+	if p.anchor == AnchorKnee {
+		return newKnee(p, rate)
+	}
+	return newGradient(p)
+}
+
+// step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
+func (c *core) step() {
+	admitted, binding := c.act.drain()
+	in := c.rec.drain(c.law.synthetic(), admitted)
+	in.binding = binding
+	open := c.act.open()
+	in.inFlight, in.inFlightEnd = float64(open), int(open)
+	if c.knee {
+		c.measureFlight(&in, open)
+	}
+	target, why := c.law.step(in)
+	c.act.set(target)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.last
+	s.Decision, s.Samples, s.P50, s.P99 = why, in.samples, in.p50, in.p99
+	s.Baseline, s.Fast, s.Window = c.law.signals()
+	s.PeakInFlight, s.Binding = int(c.act.resetPeak()), binding
+	s.Ticks++
+	s.Decisions[why]++
+}
+
+// measureFlight fills in the time average of the calls in flight and leaves
+// lost calls out.
+func (c *core) measureFlight(in *tickInput, open int64) {
+	elapsed, inFlight := c.area.drain(c.time.now(), open)
+	var lost int64
+	if c.forget != nil {
+		lost = c.ages.drain(elapsed, inFlight, open)
+		c.forget(lost)
+	}
+	in.inFlight, in.inFlightEnd = max(0, inFlight-float64(lost)), int(open-lost)
+	c.ended = c.ended || in.reached+in.unreachable+in.aborted > 0
+	if !c.ended {
+		// Taken and never ended so far: more likely a caller who reports no
+		// ends than a downstream that has stalled.
+		in.inFlight, in.inFlightEnd = 0, 0
+	}
+}
+
+func (c *core) stats() Stats {
+	c.mu.Lock()
+	s := c.last
+	c.mu.Unlock()
+	c.rec.report(&s)
+	c.act.report(&s)
+	return s
+}
+
+// judge says what a finished call proves, from its error and the context that
+// the caller gave. It may run user code.
+func (c *core) judge(ctx context.Context, err error) Outcome {
+	switch {
+	case err == nil:
+		return Reached
+	case ctx.Err() == context.Canceled:
+		return Aborted // the caller gave up; a truncated measurement, whatever Classify says
+	}
+	return c.classify(err)
+}
+
+// record counts one finished call.
+func (c *core) record(o Outcome, d time.Duration, truncated bool) {
+	switch {
+	case o == Unreachable:
+		c.rec.unreachable.Add(1)
+	case o == Aborted || d < 0:
+		c.rec.aborted.Add(1)
+	default:
+		if truncated {
+			c.rec.truncated.Add(1)
+		}
+		c.rec.observe(d)
+	}
+}

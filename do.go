@@ -1,0 +1,50 @@
+package agilelimiter
+
+import (
+	"context"
+	"time"
+)
+
+// Admitter is what Do and DoContext accept: a *Limiter or a
+// *ConcurrencyLimiter. It cannot be implemented outside.
+type Admitter interface {
+	// begin admits one call and returns when it started, since New.
+	begin(ctx context.Context) (start time.Duration, err error)
+	judge(ctx context.Context, err error) Outcome
+	// end gives back what begin took and records the call.
+	end(start time.Duration, o Outcome, truncated bool)
+}
+
+// Do runs fn under lim and returns what fn returns, for calls with a result; it
+// is the generic form of Limiter.Do and ConcurrencyLimiter.Do. One name serves
+// both: what differs is how lim admits, not how it is used.
+func Do[T any](lim Admitter, fn func() (T, error)) (T, error) {
+	return DoContext(context.Background(), lim, func(context.Context) (T, error) { return fn() })
+}
+
+// DoContext is Do with a context, which it passes on to fn: the generic form of
+// Limiter.DoContext and ConcurrencyLimiter.DoContext.
+func DoContext[T any](ctx context.Context, lim Admitter, fn func(context.Context) (T, error)) (v T, err error) {
+	start, err := lim.begin(ctx)
+	if err != nil {
+		return v, err
+	}
+	ended := false
+	// Deferred, so that a panic or Goexit in fn or Classify ends the call too,
+	// without evidence. It is not recovered: the caller's panic goes on.
+	defer func() {
+		if !ended {
+			lim.end(start, Aborted, false)
+		}
+	}()
+	v, err = fn(ctx)
+	o := lim.judge(ctx, err)
+	ended = true
+	lim.end(start, o, err != nil && IsTimeout(err))
+	return v, err
+}
+
+// discard adapts a function without a result to DoContext.
+func discard(fn func(context.Context) error) func(context.Context) (struct{}, error) {
+	return func(ctx context.Context) (struct{}, error) { return struct{}{}, fn(ctx) }
+}

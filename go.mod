@@ -1,0 +1,3 @@
+module agilelimiter
+
+go 1.26

@@ -1,0 +1,185 @@
+package agilelimiter
+
+import (
+	"context"
+	"time"
+)
+
+// Limiter paces outbound calls so that a downstream is protected from them. It
+// spaces departures evenly at a rate that follows the downstream's latency,
+// never above Config.MaxRate. Callers wait for their slot in order.
+//
+// Most callers want Do or DoContext, which take a slot, time the call and feed
+// it back. Take, TakeContext and TryTake with Observe, ObserveTruncated,
+// Unavailable or Record are for calls that fn cannot enclose. They differ in
+// how they refuse: Take never does, TakeContext returns an error, TryTake false.
+//
+// A Limiter is made by New; its zero value is not usable. All methods are safe
+// for concurrent use, before Start and after Stop too: without Start the rate
+// stays where it is.
+type Limiter struct {
+	core
+	cfg    Config
+	bucket bucket
+}
+
+// New returns a Limiter at its initial rate; Start lets it adapt. It panics
+// with the error of cfg.Validate if that is not nil.
+func New(cfg Config) *Limiter {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		panic(err)
+	}
+	l := &Limiter{cfg: cfg}
+	l.time.init(cfg.Clock)
+	p := cfg.params()
+	l.bucket.init(&l.time, p, cfg.MaxWaiting)
+	l.init(p, newLaw(p, true), &l.bucket)
+	l.forget = l.bucket.forget
+	return l
+}
+
+// Start begins adapting the rate, one step every Config.Tick. Starting twice is
+// starting once; Start after Stop goes on where Stop left off.
+func (l *Limiter) Start() { l.loop.start() }
+
+// Stop freezes the rate where it is. It returns once no step is running, but
+// does not wait for OnTick and may be called from it. Waiters stay in the queue
+// and get their slots at the frozen rate. Stopping twice is stopping once.
+func (l *Limiter) Stop() { l.loop.stop() }
+
+// Do waits for a slot, runs fn and feeds its round trip back; the wait is not
+// part of that. It returns fn's error, or ErrQueueFull without running fn.
+//
+// A non-nil error is judged by Config.Classify; one that is a time-out (see
+// IsTimeout) and is judged Reached counts as ObserveTruncated does. A panic or
+// runtime.Goexit in fn counts as Aborted and goes on.
+func (l *Limiter) Do(fn func() error) error {
+	return l.DoContext(context.Background(), func(context.Context) error { return fn() })
+}
+
+// DoContext is Do with a context, which it passes on to fn. When ctx ends while
+// waiting, or its deadline cannot be met by the queue as it stands, the error
+// matches ErrWait and ctx's own error, and fn does not run. When ctx is
+// cancelled while fn runs and fn returns an error, the call is Aborted whatever
+// Classify says; a deadline that ends it is not a cancellation.
+func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
+	_, err := DoContext(ctx, l, discard(fn))
+	return err
+}
+
+// Take blocks until a slot is granted and returns its planned send time. The
+// wait has no end but the grant, and MaxWaiting does not bound it: Take cannot
+// return an error.
+//
+// Take the time when the call is really sent for Observe; the planned time is
+// for a report that is safe from coordinated omission. Every Take ends in one
+// of Observe, ObserveTruncated, Unavailable and Record. AnchorKnee depends on
+// it; calls whose end is never reported are forgotten there after some minutes.
+func (l *Limiter) Take() time.Time {
+	slot, now, _ := l.bucket.take(nil)
+	l.enter(now)
+	return l.time.wall(slot)
+}
+
+// TakeContext is Take that can refuse: with ErrQueueFull, or with an error that
+// matches ErrWait and ctx's own error when ctx ends or its deadline cannot be
+// met by the queue at today's rate. A refusal costs no slot.
+func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
+	slot, now, err := l.bucket.take(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	l.enter(now)
+	return l.time.wall(slot), nil
+}
+
+// TryTake takes a slot that is free now and never waits. It does not overtake
+// the queue, and a refusal is not counted as shed.
+func (l *Limiter) TryTake() (time.Time, bool) {
+	slot, now, ok := l.bucket.tryTake()
+	if !ok {
+		return time.Time{}, false
+	}
+	l.enter(now)
+	return l.time.wall(slot), true
+}
+
+// Observe ends a call that reached the downstream and feeds back its round
+// trip, measured from the moment it was really sent. A negative rtt counts as
+// Aborted, one above 137 s as 137 s. Observe without a Take is a sample
+// without an admission.
+func (l *Limiter) Observe(rtt time.Duration) { l.finish(Reached, rtt, false) }
+
+// ObserveTruncated ends a call that its own time-out ended after rtt: the
+// downstream had it at least that long. AnchorKnee counts it as not delivered,
+// the other anchors as any sample.
+func (l *Limiter) ObserveTruncated(rtt time.Duration) { l.finish(Reached, rtt, true) }
+
+// Unavailable ends a call that never reached the downstream. Under
+// AnchorBaseline and AnchorSLO it is a sample of max(2 × window,
+// 1.25 × SLOTarget), and none before there is a sample or an SLOTarget.
+func (l *Limiter) Unavailable() { l.finish(Unreachable, 0, false) }
+
+// Record ends a call by its Outcome: Observe for Reached and anything
+// undefined, Unavailable for Unreachable, and for Aborted the end of a call
+// without evidence.
+func (l *Limiter) Record(o Outcome, rtt time.Duration) { l.finish(o, rtt, false) }
+
+// Rate returns the rate in force, in requests per second.
+func (l *Limiter) Rate() float64 { return l.bucket.currentRate() }
+
+// Waiting returns the number of callers in the queue.
+func (l *Limiter) Waiting() int { return l.bucket.queued() }
+
+// InFlight returns the number of calls taken and not yet ended.
+func (l *Limiter) InFlight() int { return int(l.bucket.open()) }
+
+// Stats returns a snapshot; its Target is the rate in requests per second.
+func (l *Limiter) Stats() Stats { return l.stats() }
+
+// Config returns the configuration with every default filled in.
+func (l *Limiter) Config() Config { return l.cfg }
+
+// Elapsed returns the time since New on the limiter's clock; it never goes
+// back. The difference of two is a round trip to Observe, for one monotonic
+// read each: for adapters whose limiter may run on a virtual clock.
+func (l *Limiter) Elapsed() time.Duration { return l.time.now() }
+
+func (l *Limiter) enter(now time.Duration) {
+	l.bucket.flight.enter()
+	if l.knee {
+		l.area.start(now)
+	}
+}
+
+// finish ends a call that was driven by hand.
+func (l *Limiter) finish(o Outcome, rtt time.Duration, truncated bool) {
+	var now time.Duration
+	if l.knee {
+		now = l.time.now()
+	}
+	l.leave(now, rtt)
+	l.record(o, rtt, truncated)
+}
+
+func (l *Limiter) leave(now, rtt time.Duration) {
+	if l.bucket.flight.leave() && l.knee {
+		l.area.end(now)
+		l.ages.ended.Add(int64(max(rtt, 0)))
+	}
+}
+
+func (l *Limiter) begin(ctx context.Context) (time.Duration, error) {
+	_, now, err := l.bucket.take(ctx)
+	if err == nil {
+		l.enter(now)
+	}
+	return now, err
+}
+
+func (l *Limiter) end(start time.Duration, o Outcome, truncated bool) {
+	now := l.time.now()
+	l.leave(now, now-start)
+	l.record(o, now-start, truncated)
+}

@@ -1,0 +1,136 @@
+package agilelimiter
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// semaphore admits calls while fewer than limit are in flight and refuses at
+// once otherwise. It is atomics only. The number in flight never exceeds the
+// limit that was in force when the call was admitted; a lowered limit admits
+// nobody until enough have left.
+type semaphore struct {
+	min, max float64
+	// word holds the calls in flight in its lower half and the calls admitted,
+	// modulo 2^32, in its upper half: one atomic operation counts both.
+	word  atomic.Uint64
+	limit atomic.Int64 // what is enforced: the target's whole part, at least 1
+	// target keeps the fraction, so that 5 % of 4 is not lost for ever.
+	target atomic.Uint64 // math.Float64bits
+	peak   peak
+	shed   striped
+
+	mu       sync.Mutex // guards what follows
+	seen     uint32     // upper half of word when last looked at
+	admitted uint64
+	lastShed uint64 // at the last drain
+}
+
+const (
+	oneAdmitted = 1<<32 + 1
+	inFlight    = 1<<32 - 1
+)
+
+func (s *semaphore) init(p params) {
+	s.min, s.max = p.min, p.max
+	s.set(p.initial)
+}
+
+// set puts a new limit in force. A value outside the bounds is clamped;
+// NaN changes nothing.
+func (s *semaphore) set(target float64) {
+	if math.IsNaN(target) {
+		return
+	}
+	target = min(max(target, s.min), s.max)
+	s.target.Store(math.Float64bits(target))
+	s.limit.Store(max(1, int64(target)))
+}
+
+func (s *semaphore) tryAcquire() bool {
+	for {
+		word := s.word.Load()
+		if int64(word&inFlight) >= s.limit.Load() {
+			s.shed.add()
+			return false
+		}
+		if s.word.CompareAndSwap(word, word+oneAdmitted) {
+			s.peak.raise(int64(word&inFlight) + 1)
+			return true
+		}
+	}
+}
+
+// release panics when nobody is in flight, before it changes anything.
+func (s *semaphore) release() {
+	for {
+		word := s.word.Load()
+		if word&inFlight == 0 {
+			panic("agilelimiter: Release without a matching TryTake")
+		}
+		if s.word.CompareAndSwap(word, word-1) {
+			return
+		}
+	}
+}
+
+func (s *semaphore) open() int64      { return int64(s.word.Load() & inFlight) }
+func (s *semaphore) resetPeak() int64 { return s.peak.reset(s.open()) }
+
+// drain returns the calls admitted since New, and whether somebody was refused
+// since the last drain.
+func (s *semaphore) drain() (admitted uint64, binding bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shed := s.shed.sum()
+	binding = shed != s.lastShed
+	s.lastShed = shed
+	return s.count(), binding
+}
+
+// count extends the word's 32 bits of admissions to 64. It is right as long as
+// a tick or a look at Stats comes at least once in four billion admissions. The
+// mutex is held.
+func (s *semaphore) count() uint64 {
+	now := uint32(s.word.Load() >> 32)
+	s.admitted += uint64(now - s.seen)
+	s.seen = now
+	return s.admitted
+}
+
+// report fills in the gauges and counters that the semaphore knows.
+func (s *semaphore) report(out *Stats) {
+	out.Target = math.Float64frombits(s.target.Load())
+	out.Min, out.Max = s.min, s.max
+	out.InFlight = int(s.open())
+	out.Shed = s.shed.sum()
+	s.mu.Lock()
+	out.Admitted = s.count()
+	s.mu.Unlock()
+}
+
+// striped is a counter for one event that many cores meet at once: refusals
+// come fastest exactly when the machine is overloaded, and one shared counter
+// would then cost a cache miss each.
+type striped struct {
+	stripes [8]struct {
+		n atomic.Uint64
+		_ [56]byte // a cache line each
+	}
+}
+
+// add counts one. The stripe is picked by where the goroutine's stack lies: it
+// differs between goroutines, stays the same within one, and costs nothing.
+func (s *striped) add() {
+	var here byte
+	s.stripes[uintptr(unsafe.Pointer(&here))>>11%8].n.Add(1)
+}
+
+func (s *striped) sum() (n uint64) {
+	for i := range s.stripes {
+		n += s.stripes[i].n.Load()
+	}
+	return n
+}
