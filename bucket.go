@@ -362,10 +362,3 @@ func (b *bucket) queued() int {
 
 func (b *bucket) open() int64      { return b.flight.open.Load() }
 func (b *bucket) resetPeak() int64 { return b.flight.peak.reset(b.open()) }
-
-// forget takes n calls that will never report their end out of flight.
-func (b *bucket) forget(n int64) {
-	for range n {
-		b.flight.leave()
-	}
-}

@@ -20,22 +20,20 @@ import (
 // without Start the limit stays where it is.
 type ConcurrencyLimiter struct {
 	core
-	cfg ConcurrencyConfig
 	sem semaphore
 }
 
 // NewConcurrency returns a ConcurrencyLimiter at its initial limit; Start lets
 // it adapt. It panics with the error of cfg.Validate if that is not nil.
 func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
-	cfg, err := cfg.withDefaults()
+	p, err := cfg.resolve()
 	if err != nil {
 		panic(err)
 	}
-	l := &ConcurrencyLimiter{cfg: cfg}
-	l.time.init(cfg.Clock)
-	p := cfg.params()
+	l := &ConcurrencyLimiter{}
+	l.init(p, &l.sem)
 	l.sem.init(p)
-	l.init(p, newLaw(p, false), &l.sem)
+	l.law = newLaw(&l.params, false)
 	return l
 }
 
@@ -91,7 +89,7 @@ func (l *ConcurrencyLimiter) Release() {
 }
 
 // Observe feeds back the handling time of one admitted call. A negative d
-// counts as Aborted, one above 137 s as 137 s.
+// counts as Aborted, one above 100 s as 100 s.
 func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.record(Reached, d, false) }
 
 // ObserveTruncated feeds back a call that its own time-out ended after d.
@@ -118,7 +116,7 @@ func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }
 func (l *ConcurrencyLimiter) Stats() Stats { return l.stats() }
 
 // Config returns the configuration with every default filled in.
-func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.cfg }
+func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.concurrencyConfig() }
 
 // Elapsed returns the time since NewConcurrency on the limiter's clock; it never
 // goes back. The difference of two is a duration to Observe, for one monotonic

@@ -159,13 +159,13 @@ type ConcurrencyConfig struct {
 // Validate reports every fault of c at once, joined by errors.Join, each naming
 // the field, the value and what is allowed; nil means that New will not panic.
 func (c Config) Validate() error {
-	_, err := c.withDefaults()
+	_, err := c.resolve()
 	return err
 }
 
 // Validate reports every fault of c at once, as Config.Validate does.
 func (c ConcurrencyConfig) Validate() error {
-	_, err := c.withDefaults()
+	_, err := c.resolve()
 	return err
 }
 
@@ -201,25 +201,9 @@ var (
 	limitNames = names{"MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32}
 )
 
-// withDefaults returns c with every default filled in, and every fault.
-func (c Config) withDefaults() (Config, error) {
-	p := c.params()
-	err := p.fill(rateNames)
-	if c.MaxWaiting < 0 {
-		err = errors.Join(err, fault("MaxWaiting", c.MaxWaiting, "0 (no bound) or more"))
-	}
-	c.MinRate, c.MaxRate, c.InitialRate = p.min, p.max, p.initial
-	c.Classify, c.Clock = p.classify, p.clock
-	c.Tick, c.FastHalfLife, c.SlowHalfLife = p.tick, p.fastHalfLife, p.slowHalfLife
-	c.TargetInflation, c.Deadband = p.inflation, p.deadband
-	c.Gain, c.UpStep, c.DownStep = p.gain, p.upStep, p.downStep
-	c.SlowStartGain, c.MaxBaselineRise = p.slowStartGain, p.maxBaselineRise
-	c.BackoffTicks, c.RecoverTicks = p.backoffTicks, p.recoverTicks
-	return c, err
-}
-
-func (c Config) params() params {
-	return params{
+// resolve returns c with every default filled in, and every fault.
+func (c Config) resolve() (params, error) {
+	p := params{
 		min: c.MinRate, max: c.MaxRate, initial: c.InitialRate,
 		slo: c.SLOTarget, anchor: c.Anchor,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
@@ -230,24 +214,31 @@ func (c Config) params() params {
 		maxBaselineRise: c.MaxBaselineRise,
 		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
 	}
+	err := p.fill(rateNames)
+	if c.MaxWaiting < 0 {
+		err = errors.Join(err, fault("MaxWaiting", c.MaxWaiting, "0 (no bound) or more"))
+	}
+	return p, err
 }
 
-// withDefaults returns c with every default filled in, and every fault.
-func (c ConcurrencyConfig) withDefaults() (ConcurrencyConfig, error) {
-	p := c.params()
-	err := p.fill(limitNames)
-	c.MinLimit, c.MaxLimit, c.InitialLimit = int(p.min), int(p.max), int(p.initial)
-	c.Classify, c.Clock = p.classify, p.clock
-	c.Tick, c.FastHalfLife, c.SlowHalfLife = p.tick, p.fastHalfLife, p.slowHalfLife
-	c.TargetInflation, c.Deadband = p.inflation, p.deadband
-	c.Gain, c.UpStep, c.DownStep = p.gain, p.upStep, p.downStep
-	c.SlowStartGain, c.MaxBaselineRise = p.slowStartGain, p.maxBaselineRise
-	c.BackoffTicks, c.RecoverTicks = p.backoffTicks, p.recoverTicks
-	return c, err
+// config is the inverse of Config.resolve.
+func (p params) config(maxWaiting int) Config {
+	return Config{
+		MinRate: p.min, MaxRate: p.max, InitialRate: p.initial, MaxWaiting: maxWaiting,
+		SLOTarget: p.slo, Anchor: p.anchor,
+		Classify: p.classify, OnTick: p.onTick, Clock: p.clock, Tick: p.tick,
+		FastHalfLife: p.fastHalfLife, SlowHalfLife: p.slowHalfLife,
+		TargetInflation: p.inflation, Deadband: p.deadband,
+		Gain: p.gain, UpStep: p.upStep, DownStep: p.downStep,
+		SlowStartGain: p.slowStartGain, RecoverRamp: p.recoverRamp,
+		MaxBaselineRise: p.maxBaselineRise,
+		BackoffTicks:    p.backoffTicks, RecoverTicks: p.recoverTicks,
+	}
 }
 
-func (c ConcurrencyConfig) params() params {
-	return params{
+// resolve returns c with every default filled in, and every fault.
+func (c ConcurrencyConfig) resolve() (params, error) {
+	p := params{
 		min: float64(c.MinLimit), max: float64(c.MaxLimit), initial: float64(c.InitialLimit),
 		slo: c.SLOTarget, anchor: c.Anchor,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
@@ -257,6 +248,22 @@ func (c ConcurrencyConfig) params() params {
 		slowStartGain: c.SlowStartGain, recoverRamp: c.RecoverRamp,
 		maxBaselineRise: c.MaxBaselineRise,
 		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
+	}
+	return p, p.fill(limitNames)
+}
+
+// concurrencyConfig is the inverse of ConcurrencyConfig.resolve.
+func (p params) concurrencyConfig() ConcurrencyConfig {
+	return ConcurrencyConfig{
+		MinLimit: int(p.min), MaxLimit: int(p.max), InitialLimit: int(p.initial),
+		SLOTarget: p.slo, Anchor: p.anchor,
+		Classify: p.classify, OnTick: p.onTick, Clock: p.clock, Tick: p.tick,
+		FastHalfLife: p.fastHalfLife, SlowHalfLife: p.slowHalfLife,
+		TargetInflation: p.inflation, Deadband: p.deadband,
+		Gain: p.gain, UpStep: p.upStep, DownStep: p.downStep,
+		SlowStartGain: p.slowStartGain, RecoverRamp: p.recoverRamp,
+		MaxBaselineRise: p.maxBaselineRise,
+		BackoffTicks:    p.backoffTicks, RecoverTicks: p.recoverTicks,
 	}
 }
 

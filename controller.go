@@ -58,7 +58,7 @@ type law interface {
 // Down is fast and up is slow because overshooting costs everybody and
 // undershooting costs a few ticks.
 type gradient struct {
-	params
+	*params
 	fastWeight, riseWeight float64 // EWMA weights of a full tick
 
 	target         float64 // inside [min, max]
@@ -69,7 +69,7 @@ type gradient struct {
 	congestedTicks int     // ticks in a row that agreed on down
 }
 
-func newGradient(p params) *gradient {
+func newGradient(p *params) *gradient {
 	return &gradient{
 		params:     p,
 		fastWeight: decay(p.tick, p.fastHalfLife),

@@ -28,29 +28,37 @@ type core struct {
 	act   actuator
 	knee  bool // AnchorKnee: keep the integral of the calls in flight
 	area  area
-	ages  ages
 	ended bool // a call has ended so far
-	// forget takes n calls that will never report their end out of flight; nil
-	// where a call that does not end keeps its slot.
-	forget func(n int64)
+	// leaky counts calls in flight that may never report their end; nil where
+	// such a call keeps its slot.
+	leaky *flight
 
 	mu   sync.Mutex // guards last
-	last Stats      // what a step knows; the rest is filled in when asked
+	last tickReport
 }
 
-func (c *core) init(p params, l law, act actuator) {
-	c.params, c.law, c.act = p, l, act
+// tickReport is what Stats tells of the steps.
+type tickReport struct {
+	why                    Decision
+	binding                bool
+	samples, peak          int
+	p50, p99               time.Duration
+	baseline, fast, window time.Duration
+	ticks                  uint64
+	decisions              [NumDecisions]uint64
+}
+
+// init prepares everything but the law, which keeps a pointer to c.params.
+func (c *core) init(p params, act actuator) {
+	c.params, c.act = p, act
+	c.time.init(p.clock)
 	c.knee = p.anchor == AnchorKnee
-	c.rec.slo = p.slo
-	onTick := func() { c.onTick(c.stats()) }
-	if c.onTick == nil {
-		onTick = nil
-	}
-	c.loop.init(&c.time, p.tick, c.step, onTick)
+	c.rec.init(p.slo)
+	c.loop.init(&c.time, p.tick, c)
 }
 
 // newLaw returns the control law that the anchor asks for.
-func newLaw(p params, rate bool) law {
+func newLaw(p *params, rate bool) law {
 	if p.anchor == AnchorKnee {
 		return newKnee(p, rate)
 	}
@@ -72,12 +80,19 @@ func (c *core) step() {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &c.last
-	s.Decision, s.Samples, s.P50, s.P99 = why, in.samples, in.p50, in.p99
-	s.Baseline, s.Fast, s.Window = c.law.signals()
-	s.PeakInFlight, s.Binding = int(c.act.resetPeak()), binding
-	s.Ticks++
-	s.Decisions[why]++
+	r := &c.last
+	r.why, r.samples, r.p50, r.p99 = why, in.samples, in.p50, in.p99
+	r.baseline, r.fast, r.window = c.law.signals()
+	r.peak, r.binding = int(c.act.resetPeak()), binding
+	r.ticks++
+	r.decisions[why]++
+}
+
+// ticked is called by the loop after each step, outside every lock.
+func (c *core) ticked() {
+	if c.onTick != nil {
+		c.onTick(c.stats())
+	}
 }
 
 // measureFlight fills in the time average of the calls in flight and leaves
@@ -85,9 +100,11 @@ func (c *core) step() {
 func (c *core) measureFlight(in *tickInput, open int64) {
 	elapsed, inFlight := c.area.drain(c.time.now(), open)
 	var lost int64
-	if c.forget != nil {
-		lost = c.ages.drain(elapsed, inFlight, open)
-		c.forget(lost)
+	if c.leaky != nil {
+		lost = c.leaky.ages.drain(elapsed, inFlight, open)
+		for range lost {
+			c.leaky.leave()
+		}
 	}
 	in.inFlight, in.inFlightEnd = max(0, inFlight-float64(lost)), int(open-lost)
 	c.ended = c.ended || in.reached+in.unreachable+in.aborted > 0
@@ -100,8 +117,13 @@ func (c *core) measureFlight(in *tickInput, open int64) {
 
 func (c *core) stats() Stats {
 	c.mu.Lock()
-	s := c.last
+	r := c.last
 	c.mu.Unlock()
+	s := Stats{
+		Decision: r.why, Binding: r.binding, Samples: r.samples, PeakInFlight: r.peak,
+		P50: r.p50, P99: r.p99, Baseline: r.baseline, Fast: r.fast, Window: r.window,
+		Ticks: r.ticks, Decisions: r.decisions,
+	}
 	c.rec.report(&s)
 	c.act.report(&s)
 	return s

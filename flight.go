@@ -10,6 +10,7 @@ import (
 type flight struct {
 	open atomic.Int64
 	peak peak
+	ages ages
 }
 
 func (f *flight) enter() { f.peak.raise(f.open.Add(1)) }

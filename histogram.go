@@ -9,14 +9,14 @@ import (
 // The histogram's buckets are logarithmic: every octave (a factor of two) has
 // subBuckets equal ones. A value within a bucket [lo, hi) is reported as
 // 2·lo·hi/(lo+hi), which is wrong by at most (hi-lo)/(hi+lo) in either
-// direction: 1/(2·26+1) = 1.9 % at the start of an octave, half of that at its
-// end. 26 is the smallest number that keeps p50 and p99 within 2 % and the
-// whole limiter, with 32-bit counts, within 4 KB.
+// direction: 1/(2·25+1) = 1.96 % at the start of an octave, half of that at its
+// end. 25 is the smallest number that keeps p50 and p99 within 2 %.
 const (
 	unitBits   = 10 // values below 2^10 ns, about 1 µs, share the first bucket
-	octaves    = 27 // the last octave ends at 2^37 ns, 137 s
-	subBuckets = 26
-	numBuckets = 1 + octaves*subBuckets
+	octaves    = 26 // whole ones: the last of them ends at 2^36 ns, 68.7 s
+	subBuckets = 25
+	topBuckets = 12 // of the last octave, which they take to 101.7 s
+	numBuckets = 1 + octaves*subBuckets + topBuckets
 )
 
 // histogram counts latencies without a lock. Its zero value is ready for use.
@@ -30,20 +30,17 @@ type snapshot struct {
 	n      int
 }
 
-// bucketOf returns the bucket of d. Anything of 137 s and more lands in the
-// last one, anything below 1 µs, zero included, in the first.
+// bucketOf returns the bucket of d. Anything of 99 s and more lands in the last
+// one, which stands for 100 s, anything below 1 µs, zero included, in the first.
 func bucketOf(d time.Duration) int {
 	v := uint64(d)
 	octave := bits.Len64(v) - unitBits - 1
 	if octave < 0 {
 		return 0
 	}
-	if octave >= octaves {
-		return numBuckets - 1
-	}
-	// The bits behind the leading one, as a fraction of 2^32, times 26.
+	// The bits behind the leading one, as a fraction of 2^32, times 25.
 	fraction := v << (63 - unitBits - uint(octave)) & (1<<63 - 1) >> 31
-	return 1 + octave*subBuckets + int(fraction*subBuckets>>32)
+	return min(1+octave*subBuckets+int(fraction*subBuckets>>32), numBuckets-1)
 }
 
 // valueOf returns the latency that bucket i stands for.

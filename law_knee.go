@@ -23,7 +23,7 @@ import (
 // docs/control-law.md has the formulas, each constant's reason and the limits.
 // Times are in seconds, throughputs in calls per second.
 type knee struct {
-	params
+	*params
 	rate    bool    // drives a rate, not a limit
 	t       float64 // tick
 	sloSec  float64 // 0: none
@@ -81,7 +81,7 @@ const (
 	minLatency       = 1e-6  // seconds; keeps every quotient finite
 )
 
-func newKnee(p params, rate bool) *knee {
+func newKnee(p *params, rate bool) *knee {
 	k := &knee{
 		params: p, rate: rate, t: p.tick.Seconds(), sloSec: p.slo.Seconds(),
 		target: p.initial, cold: true, idle: firstTimedTest,

@@ -19,23 +19,20 @@ import (
 // stays where it is.
 type Limiter struct {
 	core
-	cfg    Config
 	bucket bucket
 }
 
 // New returns a Limiter at its initial rate; Start lets it adapt. It panics
 // with the error of cfg.Validate if that is not nil.
 func New(cfg Config) *Limiter {
-	cfg, err := cfg.withDefaults()
+	p, err := cfg.resolve()
 	if err != nil {
 		panic(err)
 	}
-	l := &Limiter{cfg: cfg}
-	l.time.init(cfg.Clock)
-	p := cfg.params()
+	l := &Limiter{}
+	l.init(p, &l.bucket)
 	l.bucket.init(&l.time, p, cfg.MaxWaiting)
-	l.init(p, newLaw(p, true), &l.bucket)
-	l.forget = l.bucket.forget
+	l.law, l.leaky = newLaw(&l.params, true), &l.bucket.flight
 	return l
 }
 
@@ -107,7 +104,7 @@ func (l *Limiter) TryTake() (time.Time, bool) {
 
 // Observe ends a call that reached the downstream and feeds back its round
 // trip, measured from the moment it was really sent. A negative rtt counts as
-// Aborted, one above 137 s as 137 s. Observe without a Take is a sample
+// Aborted, one above 100 s as 100 s. Observe without a Take is a sample
 // without an admission.
 func (l *Limiter) Observe(rtt time.Duration) { l.finish(Reached, rtt, false) }
 
@@ -139,7 +136,7 @@ func (l *Limiter) InFlight() int { return int(l.bucket.open()) }
 func (l *Limiter) Stats() Stats { return l.stats() }
 
 // Config returns the configuration with every default filled in.
-func (l *Limiter) Config() Config { return l.cfg }
+func (l *Limiter) Config() Config { return l.config(l.bucket.maxWaiting) }
 
 // Elapsed returns the time since New on the limiter's clock; it never goes
 // back. The difference of two is a round trip to Observe, for one monotonic
@@ -166,7 +163,7 @@ func (l *Limiter) finish(o Outcome, rtt time.Duration, truncated bool) {
 func (l *Limiter) leave(now, rtt time.Duration) {
 	if l.bucket.flight.leave() && l.knee {
 		l.area.end(now)
-		l.ages.ended.Add(int64(max(rtt, 0)))
+		l.bucket.flight.ages.ended.Add(int64(max(rtt, 0)))
 	}
 }
 

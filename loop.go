@@ -9,24 +9,30 @@ import (
 // goroutine that sleeps: at rest it costs a timer, there is nothing to leak,
 // and on a VirtualClock every step is finished when Advance returns.
 type loop struct {
-	time   *timebase
-	tick   time.Duration
-	step   func()
-	onTick func() // nil: none
+	time *timebase
+	tick time.Duration
+	stepper
 
-	mu       sync.Mutex // guards what follows; free while step and onTick run
-	idle     *sync.Cond // on mu: stepping has become false
+	mu       sync.Mutex // guards what follows; free while the stepper runs
+	idle     sync.Cond  // on mu: stepping has become false
 	run      int        // counts Starts: a timer of an earlier one does nothing
 	started  bool
 	timer    Timer
 	due      time.Duration // when the next step is due, since New
 	stepping bool
-	busy     bool // stepping, or in onTick
+	busy     bool // stepping, or in ticked
 }
 
-func (l *loop) init(t *timebase, tick time.Duration, step, onTick func()) {
-	l.time, l.tick, l.step, l.onTick = t, tick, step, onTick
-	l.idle = sync.NewCond(&l.mu)
+// stepper is what a loop drives: step is the library's work, ticked the user's
+// part behind it, which may call start and stop.
+type stepper interface {
+	step()
+	ticked()
+}
+
+func (l *loop) init(t *timebase, tick time.Duration, s stepper) {
+	l.time, l.tick, l.stepper = t, tick, s
+	l.idle.L = &l.mu
 }
 
 func (l *loop) start() {
@@ -43,7 +49,7 @@ func (l *loop) start() {
 }
 
 // stop returns once no step is running and none will. It does not wait for
-// onTick, from which it may well be called.
+// ticked, from which it may well be called.
 func (l *loop) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +70,8 @@ func (l *loop) fire(run int) {
 	if !l.started || run != l.run {
 		return
 	}
-	// busy here means that onTick stopped and started the loop and is still
-	// running; its step is made up for by the next tick.
+	// busy here means that ticked stopped and started the loop and is still
+	// running; the next tick makes up for this one.
 	if !l.busy {
 		l.busy, l.stepping = true, true
 		l.mu.Unlock()
@@ -73,11 +79,9 @@ func (l *loop) fire(run int) {
 		l.mu.Lock()
 		l.stepping = false
 		l.idle.Broadcast()
-		if l.onTick != nil {
-			l.mu.Unlock()
-			l.onTick()
-			l.mu.Lock()
-		}
+		l.mu.Unlock()
+		l.ticked()
+		l.mu.Lock()
 		l.busy = false
 	}
 	if !l.started || run != l.run {

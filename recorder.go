@@ -11,7 +11,7 @@ import (
 // SLO, truncated, unreachable or aborted.
 type recorder struct {
 	slo         time.Duration
-	latencies   histogram
+	latencies   *histogram
 	over        atomic.Uint32 // since the last drain, like latencies
 	truncated   atomic.Uint64 // since New
 	unreachable atomic.Uint64 // since New
@@ -23,6 +23,12 @@ type recorder struct {
 	// The samples of thin ticks until minSettled are together.
 	thin  [minSettled - 1]time.Duration
 	thinN int
+}
+
+func (r *recorder) init(slo time.Duration) {
+	// Apart from the rest, because the two together would just miss an
+	// allocator's size class and waste a quarter of it.
+	r.slo, r.latencies = slo, new(histogram)
 }
 
 // observe counts a call that reached the resource. The caller has checked that

@@ -115,7 +115,7 @@ func (s *semaphore) report(out *Stats) {
 // come fastest exactly when the machine is overloaded, and one shared counter
 // would then cost a cache miss each.
 type striped struct {
-	stripes [8]struct {
+	stripes [4]struct {
 		n atomic.Uint64
 		_ [56]byte // a cache line each
 	}
@@ -125,7 +125,7 @@ type striped struct {
 // differs between goroutines, stays the same within one, and costs nothing.
 func (s *striped) add() {
 	var here byte
-	s.stripes[uintptr(unsafe.Pointer(&here))>>11%8].n.Add(1)
+	s.stripes[uintptr(unsafe.Pointer(&here))>>11%4].n.Add(1)
 }
 
 func (s *striped) sum() (n uint64) {
