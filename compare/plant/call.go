@@ -12,6 +12,7 @@ type Call struct {
 	Work   time.Duration // what it costs a worker at the nominal speed
 	Jitter float64       // uniform in [0, 1): its place in the base latency's jitter
 	Hit    bool          // a cache answers it: it costs no worker
+	Lot    uint32        // uniform: decides which instance of a fleet it comes to
 }
 
 // Mix says what calls are drawn from.
@@ -60,6 +61,7 @@ func (m Mix) Draw(seed, stream, index uint64) Call {
 	return Call{
 		Hit:    r.Float64() < m.Hits,
 		Jitter: r.Float64(),
+		Lot:    r.Uint32(),
 		Work:   time.Duration(float64(m.Mean) * d(r)),
 	}
 }

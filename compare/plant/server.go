@@ -65,14 +65,8 @@ type job struct {
 	finish  float64 // under processor sharing: the attained service at which it is done
 }
 
-// Start sets time 0 to now and puts backlog calls of the mix, which nobody
-// waits for, into the server.
-func (s *Server) Start(backlog int, mix Mix, seed uint64) {
-	s.start = time.Now()
-	for i := range backlog {
-		s.Send(mix.Draw(seed, 0xbac, uint64(i)), func(Outcome, time.Duration) {})
-	}
-}
+// Start sets time 0 to now.
+func (s *Server) Start() { s.start = time.Now() }
 
 // Now returns the time since Start.
 func (s *Server) Now() time.Duration { return time.Since(s.start) }

@@ -21,7 +21,7 @@ func sojourn(t *testing.T, s *Server, mix Mix, rho float64, n int) float64 {
 	)
 	synctest.Test(t, func(*testing.T) {
 		rate := rho * float64(s.Workers(0)) / mix.Mean.Seconds()
-		s.Start(0, mix, 1)
+		s.Start()
 		Open(1, Const(rate), time.Duration(float64(n)/rate*float64(time.Second)), func(i uint64) {
 			s.Send(mix.Draw(1, 0, i), func(_ Outcome, rtt time.Duration) {
 				mu.Lock()

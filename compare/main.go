@@ -1,0 +1,103 @@
+// Command compare plays every limiter (arm) in every situation and prints how
+// they did, as Markdown and as CSV. Everything happens in virtual time, with
+// the limiters unmodified, and is exactly repeatable.
+//
+//	go run . > matrix.md                            the whole matrix
+//	go run . -csv matrix.csv                        also one line a run
+//	go run . -arms 'rate-.*,uber' -situations 'cap_.*' -seeds 1
+//	go run . -set fresh                             servers nobody has tuned for
+//	go run . -plots ../docs/img                     pictures of the telling situations
+//	go run . -list
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"agilelimiter/compare/arm"
+)
+
+func main() {
+	var (
+		armNames  = flag.String("arms", ".*", "the arms that play beside the oracle: regular expressions, comma-separated")
+		names     = flag.String("situations", ".*", "the situations: likewise")
+		seeds     = flag.Int("seeds", 3, "how many seeds, from 1 on")
+		fresh     = flag.String("set", "tuned", "tuned: the situations as they are written; fresh: perturbed by up to 30 %")
+		processes = flag.Int("procs", 2, "how many runs at the same time")
+		csvFile   = flag.String("csv", "", "write one line a run to this `file`")
+		plots     = flag.String("plots", "", "write pictures to this `directory` instead of tables")
+		list      = flag.Bool("list", false, "list arms and situations")
+		child     = flag.String("job", "", "internal: one job, as JSON; the results go to standard output")
+	)
+	flag.Parse()
+	if *child != "" {
+		work(*child)
+	}
+	arms := selected(arm.All(), *armNames, func(a arm.Arm) string { return a.Name })
+	chosen := selected(situations, *names, func(s Situation) string { return s.Name })
+	switch {
+	case *list:
+		for _, a := range arms {
+			fmt.Println("arm", a.Name)
+		}
+		for _, s := range chosen {
+			fmt.Printf("situation %-18s %s\n", s.Name, s.About)
+		}
+		return
+	case *plots != "":
+		exit(draw(*plots, *processes))
+		return
+	}
+	start := time.Now()
+	results, err := spread(jobs(chosen, arms, *seeds, *fresh == "fresh"), *processes)
+	exit(err)
+	if *csvFile != "" {
+		exit(writeCSV(*csvFile, results))
+	}
+	writeMarkdown(os.Stdout, chosen, arms, results)
+	fmt.Fprintf(os.Stderr, "%d runs in %.0f s\n", len(results), time.Since(start).Seconds())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+// selected returns what matches one of the comma-separated expressions.
+func selected[T any](from []T, expressions string, name func(T) string) (to []T) {
+	for _, x := range from {
+		for _, e := range strings.Split(expressions, ",") {
+			if regexp.MustCompile("^(" + e + ")$").MatchString(name(x)) {
+				to = append(to, x)
+				break
+			}
+		}
+	}
+	if len(to) == 0 {
+		exit(fmt.Errorf("nothing matches %q; see -list", expressions))
+	}
+	return to
+}
+
+// work plays the runs of one job in this process and prints one JSON line
+// each. testing.Main lends the *testing.T that a synctest bubble needs; it
+// ends the process.
+func work(encoded string) {
+	var j job
+	exit(json.Unmarshal([]byte(encoded), &j))
+	testing.Main(func(string, string) (bool, error) { return true, nil },
+		[]testing.InternalTest{{Name: "job", F: func(t *testing.T) {
+			out := json.NewEncoder(os.Stdout)
+			for _, r := range j.play(t) {
+				exit(out.Encode(r))
+			}
+		}}}, nil, nil)
+}
