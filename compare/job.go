@@ -53,15 +53,11 @@ func (j job) situation() Situation {
 // play runs the job in this process.
 func (j job) play(t *testing.T) (results []Result) {
 	s := j.situation()
-	byName := map[string]arm.Arm{}
-	for _, a := range arm.All() {
-		byName[a.Name] = a
-	}
-	oracle := run(t, s, byName["oracle"], j.Seed)
-	for _, name := range j.Arms {
+	oracle := run(t, s, arm.ByName("oracle")[0], j.Seed)
+	for _, a := range arm.ByName(j.Arms...) {
 		r := oracle
-		if name != "oracle" {
-			r = run(t, s, byName[name], j.Seed)
+		if a.Name != "oracle" {
+			r = run(t, s, a, j.Seed)
 		}
 		r.judge(s, oracle)
 		if j.Series {

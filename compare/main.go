@@ -32,6 +32,7 @@ func main() {
 		processes = flag.Int("procs", 2, "how many runs at the same time")
 		csvFile   = flag.String("csv", "", "write one line a run to this `file`")
 		plots     = flag.String("plots", "", "write pictures to this `directory` instead of tables")
+		brief     = flag.Bool("brief", false, "only the summary, the shares and the percentages inside the SLO")
 		list      = flag.Bool("list", false, "list arms and situations")
 		child     = flag.String("job", "", "internal: one job, as JSON; the results go to standard output")
 	)
@@ -60,7 +61,7 @@ func main() {
 	if *csvFile != "" {
 		exit(writeCSV(*csvFile, results))
 	}
-	writeMarkdown(os.Stdout, chosen, arms, results)
+	writeMarkdown(os.Stdout, chosen, arms, results, *brief)
 	fmt.Fprintf(os.Stderr, "%d runs in %.0f s\n", len(results), time.Since(start).Seconds())
 }
 

@@ -42,62 +42,76 @@ type Result struct {
 	Oracle  []float64 `json:",omitempty"` // true capacity at its end
 }
 
+// stagger is the time between the starts of two instances.
+const stagger = 23*time.Millisecond + 457*time.Nanosecond
+
 // inside is the share of the answered calls that were inside the SLO.
 func (r Result) inside() float64 { return float64(r.Good) / float64(max(1, r.Good+r.Late)) }
 
-// run plays one situation with one arm. It is deterministic when GOMAXPROCS is
-// 1; with more, goroutines of the same virtual instant race.
-func run(t *testing.T, s Situation, a arm.Arm, seed uint64) Result {
-	var rec *recorder
+// run plays one situation with one arm in virtual time. It is deterministic
+// when GOMAXPROCS is 1; with more, goroutines of the same virtual instant race.
+func run(t *testing.T, s Situation, a arm.Arm, seed uint64) (r Result) {
 	synctest.Test(t, func(*testing.T) {
-		server, mix := s.server(), s.mix()
-		server.Start()
-		limiters := make([]arm.Limiter, s.Instances)
-		for i := range limiters {
-			limiters[i] = a.New(s.env(seed+uint64(i)<<32, server.Now))
-		}
-		rec = newRecorder(s)
-
-		// call sends one call through a limiter; over is called when it has
-		// ended, with false when it was shed.
-		call := func(c plant.Call, over func(admitted bool)) {
-			instance := int(c.Lot) % len(limiters)
-			arrived := server.Now()
-			done, ok := limiters[instance].Acquire()
-			rec.asked(ok, server.Now(), s)
-			if !ok {
-				over(false)
-				return
-			}
-			server.Send(c, func(o plant.Outcome, rtt time.Duration) {
-				done(o, rtt)
-				rec.ended(c, o, rtt, arrived, server.Now(), instance)
-				over(true)
-			})
-		}
-
-		stop := make(chan struct{})
-		go rec.watch(limiters, stop)
-		if s.Clients > 0 {
-			plant.Closed(seed, s.Clients, s.Think, s.Length, func(caller int, index uint64) {
-				end := make(chan bool)
-				go call(mix.Draw(seed, uint64(caller)+1, index), func(admitted bool) { end <- admitted })
-				if !<-end {
-					time.Sleep(backoff)
-				}
-			})
-		} else {
-			rate := func(t time.Duration) float64 { return s.nominal() * s.Load(t) }
-			plant.Open(seed, rate, s.Length, func(index uint64) {
-				call(mix.Draw(seed, 0, index), func(bool) {})
-			})
-		}
-		close(stop)
-		time.Sleep(wait + 2*s.SLO + s.Timeout)
-		for _, l := range limiters {
-			l.Stop()
-		}
+		server := s.server()
+		r = play(s, a, seed, server.Start, server.Now, server.Send)
 	})
+	return r
+}
+
+// play starts the limiters and then the server, and lets the load of the
+// situation through to send, which behaves like plant.Server.Send; now is the
+// time on the server's curves.
+func play(s Situation, a arm.Arm, seed uint64, start func(), now func() time.Duration,
+	send func(plant.Call, func(plant.Outcome, time.Duration))) Result {
+	limiters := make([]arm.Limiter, s.Instances)
+	for i := range limiters {
+		// Instances do not tick in step, and none in step with the load.
+		limiters[i] = a.New(s.env(seed+uint64(i)<<32, now))
+		time.Sleep(stagger)
+	}
+	start()
+	rec := newRecorder(s)
+
+	// call sends one call through a limiter; over is called when it has
+	// ended, with false when it was shed.
+	call := func(c plant.Call, over func(admitted bool)) {
+		instance := int(c.Lot) % len(limiters)
+		arrived := now()
+		done, ok := limiters[instance].Acquire()
+		rec.asked(ok, now(), s)
+		if !ok {
+			over(false)
+			return
+		}
+		send(c, func(o plant.Outcome, rtt time.Duration) {
+			done(o, rtt)
+			rec.ended(c, o, rtt, arrived, now(), instance)
+			over(true)
+		})
+	}
+
+	stop := make(chan struct{})
+	go rec.watch(limiters, stop)
+	mix := s.mix()
+	if s.Clients > 0 {
+		plant.Closed(seed, s.Clients, s.Think, s.Length, func(caller int, index uint64) {
+			end := make(chan bool)
+			go call(mix.Draw(seed, uint64(caller)+1, index), func(admitted bool) { end <- admitted })
+			if !<-end {
+				time.Sleep(backoff)
+			}
+		})
+	} else {
+		rate := func(t time.Duration) float64 { return s.nominal() * s.Load(t) }
+		plant.Open(seed, rate, s.Length, func(index uint64) {
+			call(mix.Draw(seed, 0, index), func(bool) {})
+		})
+	}
+	close(stop)
+	time.Sleep(wait + 2*s.SLO + s.Timeout)
+	for _, l := range limiters {
+		l.Stop()
+	}
 	res := rec.result()
 	res.Situation, res.Arm, res.Seed = s.Name, a.Name, seed
 	return res

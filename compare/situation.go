@@ -151,7 +151,9 @@ func (s Situation) server() *plant.Server {
 // calls in flight too.
 func (s Situation) env(seed uint64, now func() time.Duration) arm.Env {
 	n := float64(s.Instances)
-	share, inFlight := s.nominal()/n, 2*float64(s.Workers)/n
+	// Not a round rate: departures that fall on the ticks of a limiter race
+	// with them.
+	share, inFlight := 0.9973*s.nominal()/n, 2*float64(s.Workers)/n
 	limit := func(x float64) int { return max(1, int(x*inFlight+0.5)) }
 	return arm.Env{
 		SLO:  s.SLO,

@@ -83,14 +83,18 @@ var metrics = []metric{
 		where: func(s Situation) bool { return s.Instances > 1 }},
 }
 
-func writeMarkdown(w io.Writer, situations []Situation, arms []arm.Arm, results []Result) {
+func writeMarkdown(w io.Writer, situations []Situation, arms []arm.Arm, results []Result, brief bool) {
 	g := gridOf(results)
 	fmt.Fprintf(w, "### Summary\n\n| arm | geometric mean | worst | in |\n|---|---|---|---|\n")
 	for _, a := range arms {
 		worst, at, geometric := g.summary(situations, a.Name)
 		fmt.Fprintf(w, "| %s | %.3f | %.2f | %s |\n", a.Name, geometric, worst, at)
 	}
-	for _, m := range metrics {
+	shown := metrics
+	if brief {
+		shown = metrics[:2]
+	}
+	for _, m := range shown {
 		var rows []Situation
 		for _, s := range situations {
 			if m.where == nil || m.where(s) {
@@ -109,7 +113,9 @@ func writeMarkdown(w io.Writer, situations []Situation, arms []arm.Arm, results 
 			fmt.Fprintln(w)
 		}
 	}
-	writeRecovery(w, g, situations, arms)
+	if !brief {
+		writeRecovery(w, g, situations, arms)
+	}
 }
 
 func header(w io.Writer, title string, arms []arm.Arm) {

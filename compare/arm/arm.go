@@ -3,6 +3,7 @@
 package arm
 
 import (
+	"slices"
 	"time"
 
 	"agilelimiter/compare/plant"
@@ -61,6 +62,18 @@ func All() []Arm {
 		{"kratos", newKratos},
 	}
 	return append(arms, ours()...)
+}
+
+// ByName returns the arms with these names, in this order.
+func ByName(names ...string) (arms []Arm) {
+	for _, name := range names {
+		i := slices.IndexFunc(All(), func(a Arm) bool { return a.Name == name })
+		if i < 0 {
+			panic("compare: no arm " + name)
+		}
+		arms = append(arms, All()[i])
+	}
+	return arms
 }
 
 // FixedShare is the part of the capacity that whoever sets a rate by hand

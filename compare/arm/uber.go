@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"fmt"
 	"math"
 	"sync/atomic"
 
@@ -18,7 +19,15 @@ type uber struct {
 }
 
 func newUber(env Env) Limiter {
-	rate := max(1, int(math.Round(FixedShare*env.StartCapacity)))
+	return fixedUber(max(1, int(math.Round(FixedShare*env.StartCapacity))), env)
+}
+
+// Uber is the same at a rate of one's own choice, in calls a second.
+func Uber(rate int) Arm {
+	return Arm{fmt.Sprintf("uber(%d)", rate), func(env Env) Limiter { return fixedUber(rate, env) }}
+}
+
+func fixedUber(rate int, env Env) Limiter {
 	return &uber{
 		Limiter: ratelimit.New(rate),
 		rate:    rate,

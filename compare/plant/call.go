@@ -15,6 +15,12 @@ type Call struct {
 	Lot    uint32        // uniform: decides which instance of a fleet it comes to
 }
 
+// grain is a time under a microsecond that is the call's own. A synctest bubble
+// fires timers of one and the same instant in random order; every duration of
+// the plant that is not random by itself carries the grain, so that two calls
+// hardly ever share an instant and runs repeat exactly.
+func (c Call) grain() time.Duration { return time.Duration(c.Lot % 1000) }
+
 // Mix says what calls are drawn from.
 type Mix struct {
 	Mean time.Duration // mean work

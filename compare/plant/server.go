@@ -87,7 +87,7 @@ func (s *Server) Send(c Call, done func(Outcome, time.Duration)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Timeout > 0 {
-		j.timeout = time.AfterFunc(s.Timeout, func() { s.end(j, TimedOut) })
+		j.timeout = time.AfterFunc(s.Timeout+c.grain(), func() { s.end(j, TimedOut) })
 	}
 	switch s.Faulty() {
 	case Refuse:
@@ -119,7 +119,7 @@ func (s *Server) Send(c Call, done func(Outcome, time.Duration)) {
 func (s *Server) serve(j *job) {
 	s.busy++
 	work := time.Duration(float64(j.Work) * s.Slow.At(s.Now(), 1))
-	time.AfterFunc(work, func() { s.served(j) })
+	time.AfterFunc(work+j.grain(), func() { s.served(j) })
 }
 
 // served takes the worker back and gives it to the next caller who still waits.
@@ -148,7 +148,7 @@ func (s *Server) answer(j *job) {
 }
 
 func (s *Server) endAfter(d time.Duration, j *job, o Outcome) {
-	time.AfterFunc(d, func() { s.end(j, o) })
+	time.AfterFunc(d+j.grain(), func() { s.end(j, o) })
 }
 
 func (s *Server) end(j *job, o Outcome) {
