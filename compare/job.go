@@ -62,7 +62,7 @@ func (j job) play(t *testing.T) (results []Result) {
 		r.judge(s, oracle)
 		if j.Series {
 			for b := range r.Goodput {
-				r.Oracle = append(r.Oracle, s.capacity(time.Duration(b+1)*bin))
+				r.Capacity = append(r.Capacity, s.capacity(time.Duration(b+1)*bin))
 			}
 		} else {
 			r.Goodput, r.Target, r.RTT = nil, nil, nil

@@ -36,10 +36,10 @@ type Result struct {
 	Recover []float64 // seconds after each step, NaN's JSON stand-in is -1
 
 	// Per bin of the run.
-	Goodput []int     `json:",omitempty"` // good answers
-	Target  []float64 `json:",omitempty"` // sum of the instances' rates or limits at its end
-	RTT     []float64 `json:",omitempty"` // mean round trip of the answered calls in ms
-	Oracle  []float64 `json:",omitempty"` // true capacity at its end
+	Goodput  []int     `json:",omitempty"` // good answers
+	Target   []float64 `json:",omitempty"` // sum of the instances' rates or limits at its end
+	RTT      []float64 `json:",omitempty"` // mean round trip of the answered calls in ms
+	Capacity []float64 `json:",omitempty"` // true capacity at its end
 }
 
 // stagger is the time between the starts of two instances.

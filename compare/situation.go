@@ -42,6 +42,7 @@ type Situation struct {
 	Instances int           // 1: limiters, each with its share of the load
 
 	Initial float64 // start rate as a share of the nominal capacity; 0.5
+	Min     float64 // floor of the rate, likewise; 0.02
 	Max     float64 // ceiling of the rate, likewise; 4
 
 	Steps []time.Duration // after each of these the time to recover is taken
@@ -70,6 +71,7 @@ func (s Situation) withDefaults() Situation {
 	s.Service = or(s.Service, 20*time.Millisecond)
 	s.Instances = or(s.Instances, 1)
 	s.Initial = or(s.Initial, 0.5)
+	s.Min = or(s.Min, 0.02)
 	s.Max = or(s.Max, 4)
 	if s.Load == nil {
 		s.Load = plant.Const(1.4)
@@ -145,10 +147,9 @@ func (s Situation) server() *plant.Server {
 }
 
 // env is what the limiter of one of the instances is told: its share of the
-// nominal capacity times Initial and Max, with a floor at a fiftieth. For the
-// limits, two calls in flight per worker stand for the capacity, and the
-// ceiling is five times as far, because latency that costs no worker needs
-// calls in flight too.
+// nominal capacity times Min, Initial and Max. For the limits, two calls in
+// flight per worker stand for the capacity, and the ceiling is at least ten
+// times as far, because latency that costs no worker needs calls in flight too.
 func (s Situation) env(seed uint64, now func() time.Duration) arm.Env {
 	n := float64(s.Instances)
 	// Not a round rate: departures that fall on the ticks of a limiter race
@@ -160,7 +161,7 @@ func (s Situation) env(seed uint64, now func() time.Duration) arm.Env {
 		Wait: wait,
 		Seed: seed,
 
-		MinRate:     share / 50,
+		MinRate:     share * s.Min,
 		MaxRate:     share * s.Max,
 		InitialRate: share * s.Initial,
 

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"agilelimiter/compare/arm"
+)
+
+// saturated is a cache with 95 % hits in front of an origin that can do 100
+// misses a second and is asked for 140. A caller gives up after a second.
+func saturated(marked bool) Situation {
+	return Situation{
+		Name: "cache", Workers: 2, Hits: 0.95, Marked: marked, Timeout: time.Second,
+		Length: 20 * sec, Initial: 1,
+	}.withDefaults()
+}
+
+// TestCacheUnclassified: with hits and misses in one median the aggregate is
+// green while the origin is timing out.
+func TestCacheUnclassified(t *testing.T) {
+	s := saturated(false)
+	for _, r := range playAll(t, s, arm.ByName("rate-baseline-noslo"), 1) {
+		all, green := r.Good+r.Late+r.GoodHits+r.Lost, r.Good+r.GoodHits
+		t.Logf("all calls: %.1f %% inside the SLO; misses: %.1f %% inside the SLO, %d of %d timed out",
+			100*float64(green)/float64(all), 100*r.ofMisses(), r.Lost, r.Good+r.Late+r.Lost)
+		if float64(green) < 0.94*float64(all) {
+			t.Errorf("%d of %d calls inside the SLO: the aggregate is not green", green, all)
+		}
+		if r.ofMisses() > 0.2 {
+			t.Errorf("%.0f %% of the misses inside the SLO: the origin is not in trouble", 100*r.ofMisses())
+		}
+	}
+}
+
+// TestCacheClassified: the same with the hits marked, and so left out. Nobody
+// times out any more. AnchorBaseline pays for that with the floor, AnchorKnee
+// does not.
+func TestCacheClassified(t *testing.T) {
+	s := saturated(true)
+	for _, r := range playAll(t, s, arm.ByName("rate-baseline-noslo", "rate-knee"), 1) {
+		t.Logf("%s: misses: %.1f %% inside the SLO, %.0f/s of them, %d of %d timed out",
+			r.Arm, 100*r.ofMisses(), perSecond(r, s), r.Lost, r.Good+r.Late+r.Lost)
+		if r.Lost > 0 {
+			t.Errorf("%s: %d misses timed out, want none", r.Arm, r.Lost)
+		}
+		if r.Arm == "rate-knee" && (r.ofMisses() < 0.9 || perSecond(r, s) < 70) {
+			t.Errorf("%s: %.0f %% of the misses and %.0f/s inside the SLO, want 90 %% and 70 of the 100/s there could be",
+				r.Arm, 100*r.ofMisses(), perSecond(r, s))
+		}
+	}
+}
+
+// ofMisses is the share of the misses that were answered inside the SLO.
+func (r Result) ofMisses() float64 { return float64(r.Good) / float64(max(1, r.Good+r.Late+r.Lost)) }
