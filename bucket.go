@@ -29,15 +29,17 @@ type bucket struct {
 	time       *timebase
 	min, max   float64 // req/s; the bucket holds its ceiling whatever it is told
 	maxWaiting int     // 0: no bound
-	flight     flight
+	area       *area   // nil: nobody asks for it
 
 	mu sync.Mutex // guards what follows; never held while waiting or in user code
-	// The schedule: the last departure's slot, in nanoseconds since New with
-	// the fraction apart, so that 3/s stays 3/s after a million departures.
-	rate     float64
-	interval float64 // 1e9/rate
-	last     time.Duration
-	frac     float64
+	// The schedule: the last departure's slot in nanoseconds since New, and
+	// the interval, both with their fractions of 2^-32 ns apart, so that 3/s
+	// stays 3/s after a million departures.
+	rate         float64
+	last         time.Duration
+	interval     time.Duration
+	lastFrac     uint32
+	intervalFrac uint32
 	// How far the next slot may lie in the past because our own timer
 	// overslept; anything beyond was idle time.
 	owed time.Duration
@@ -69,17 +71,21 @@ type waiter struct {
 // outside of it.
 const maxFree = 32
 
-func (b *bucket) init(t *timebase, p params, maxWaiting int) {
-	b.time, b.min, b.max, b.maxWaiting = t, p.min, p.max, maxWaiting
-	b.rate = p.initial
-	b.interval = 1e9 / b.rate
+func (b *bucket) init(t *timebase, p params, maxWaiting int, a *area) {
+	b.time, b.min, b.max, b.maxWaiting, b.area = t, p.min, p.max, maxWaiting, a
+	b.setInterval(p.initial)
 	b.last = math.MinInt64 / 2 // long ago: the first call departs at once
 }
 
+func (b *bucket) setInterval(rate float64) {
+	whole, frac := math.Modf(1e9 / rate)
+	b.rate, b.interval, b.intervalFrac = rate, time.Duration(whole), uint32(frac*(1<<32))
+}
+
 // next returns the slot after the last departure's and its fraction.
-func (b *bucket) next() (time.Duration, float64) {
-	whole, frac := math.Modf(b.interval + b.frac)
-	return b.last + time.Duration(whole), frac
+func (b *bucket) next() (time.Duration, uint32) {
+	frac := uint64(b.lastFrac) + uint64(b.intervalFrac)
+	return b.last + b.interval + time.Duration(frac>>32), uint32(frac)
 }
 
 // depart gives out the next slot if it is due at now. A slot in the past is
@@ -92,8 +98,11 @@ func (b *bucket) depart(now time.Duration) (slot time.Duration, ok bool) {
 	if earliest := now - b.owed; slot < earliest {
 		slot, frac = earliest, 0
 	}
-	b.last, b.frac = slot, frac
+	b.last, b.lastFrac = slot, frac
 	b.admitted++
+	if b.area != nil {
+		b.area.start(now)
+	}
 	if b.owed > 0 { // what has been caught up is no longer owed
 		after, _ := b.next()
 		b.owed = max(0, min(b.owed, now-after))
@@ -165,7 +174,7 @@ func (b *bucket) take(ctx context.Context) (slot, now time.Duration, err error) 
 func (b *bucket) predict(now time.Duration) time.Duration {
 	slot, _ := b.next()
 	// At 0.001/s a queue of ten million would overflow a Duration.
-	wait := float64(max(slot-now, 0)) + float64(b.waiting)*b.interval
+	wait := float64(max(slot-now, 0)) + float64(b.waiting)*1e9/b.rate
 	return time.Duration(min(wait, math.MaxInt64/2))
 }
 
@@ -251,8 +260,7 @@ func (b *bucket) set(rate float64) {
 	}
 	now := b.time.now()
 	b.mu.Lock()
-	b.rate = min(max(rate, b.min), b.max)
-	b.interval = 1e9 / b.rate
+	b.setInterval(min(max(rate, b.min), b.max))
 	if b.head != nil {
 		b.grant(now)
 	}
@@ -329,14 +337,12 @@ func (b *bucket) disarm() {
 	}
 }
 
-// drain returns what happened since New, and whether the rate was binding since
-// the last drain: somebody was refused, gave up, or waits now.
-func (b *bucket) drain() (admitted uint64, binding bool) {
+func (b *bucket) drain() (admitted uint64, open int, binding bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	binding = b.refused || b.head != nil
 	b.refused = false
-	return b.admitted, binding
+	return b.admitted, notCounted, binding
 }
 
 // report fills in the gauges and counters that the bucket knows.
@@ -344,7 +350,7 @@ func (b *bucket) report(s *Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.Target, s.Min, s.Max = b.rate, b.min, b.max
-	s.Waiting, s.InFlight = b.waiting, int(b.open())
+	s.Waiting, s.InFlight = b.waiting, notCounted
 	s.Admitted, s.Shed, s.ThrottleWait = b.admitted, b.shed, b.waited
 }
 
@@ -359,6 +365,3 @@ func (b *bucket) queued() int {
 	defer b.mu.Unlock()
 	return b.waiting
 }
-
-func (b *bucket) open() int64      { return b.flight.open.Load() }
-func (b *bucket) resetPeak() int64 { return b.flight.peak.reset(b.open()) }

@@ -73,7 +73,7 @@ func (l *ConcurrencyLimiter) TryTake() bool {
 	if !l.sem.tryAcquire() {
 		return false
 	}
-	if l.knee {
+	if l.area != nil {
 		l.area.start(l.time.now())
 	}
 	return true
@@ -83,7 +83,7 @@ func (l *ConcurrencyLimiter) TryTake() bool {
 // TryTake.
 func (l *ConcurrencyLimiter) Release() {
 	l.sem.release()
-	if l.knee {
+	if l.area != nil {
 		l.area.end(l.time.now())
 	}
 }
@@ -131,7 +131,7 @@ func (l *ConcurrencyLimiter) begin(ctx context.Context) (time.Duration, error) {
 		return 0, ErrOverloaded
 	}
 	now := l.time.now()
-	if l.knee {
+	if l.area != nil {
 		l.area.start(now)
 	}
 	return now, nil
@@ -140,7 +140,7 @@ func (l *ConcurrencyLimiter) begin(ctx context.Context) (time.Duration, error) {
 func (l *ConcurrencyLimiter) end(start time.Duration, o Outcome, truncated bool) {
 	now := l.time.now()
 	l.sem.release()
-	if l.knee {
+	if l.area != nil {
 		l.area.end(now)
 	}
 	l.record(o, now-start, truncated)

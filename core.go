@@ -10,13 +10,16 @@ import (
 // ceiling. It knows nothing of latency.
 type actuator interface {
 	set(target float64)
-	// drain returns the calls admitted since New, and whether the actuator was
-	// binding since the last drain.
-	drain() (admitted uint64, binding bool)
-	open() int64      // calls in flight
-	resetPeak() int64 // the most in flight since the last reset
-	report(*Stats)    // the gauges and counters it knows
+	// drain returns the calls admitted since New, the calls in flight or
+	// notCounted, and whether the actuator was binding since the last drain:
+	// somebody was refused, gave up or waits now.
+	drain() (admitted uint64, open int, binding bool)
+	report(*Stats) // the gauges and counters it knows
 }
+
+// notCounted stands for the calls in flight where the actuator does not count
+// them: they are then those admitted less those recorded.
+const notCounted = -1
 
 // core joins recorder, law and actuator: what the two limiters share.
 type core struct {
@@ -26,12 +29,9 @@ type core struct {
 	loop  loop
 	law   law
 	act   actuator
-	knee  bool // AnchorKnee: keep the integral of the calls in flight
-	area  area
+	area  *area // under AnchorKnee only
+	ages  ages
 	ended bool // a call has ended so far
-	// leaky counts calls in flight that may never report their end; nil where
-	// such a call keeps its slot.
-	leaky *flight
 
 	mu   sync.Mutex // guards last
 	last tickReport
@@ -41,7 +41,7 @@ type core struct {
 type tickReport struct {
 	why                    Decision
 	binding                bool
-	samples, peak          int
+	samples                int
 	p50, p99               time.Duration
 	baseline, fast, window time.Duration
 	ticks                  uint64
@@ -52,7 +52,9 @@ type tickReport struct {
 func (c *core) init(p params, act actuator) {
 	c.params, c.act = p, act
 	c.time.init(p.clock)
-	c.knee = p.anchor == AnchorKnee
+	if p.anchor == AnchorKnee {
+		c.area = new(area)
+	}
 	c.rec.init(p.slo)
 	c.loop.init(&c.time, p.tick, c)
 }
@@ -67,13 +69,18 @@ func newLaw(p *params, rate bool) law {
 
 // step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
 func (c *core) step() {
-	admitted, binding := c.act.drain()
+	admitted, open, binding := c.act.drain()
 	in := c.rec.drain(c.law.synthetic(), admitted)
 	in.binding = binding
-	open := c.act.open()
-	in.inFlight, in.inFlightEnd = float64(open), int(open)
-	if c.knee {
-		c.measureFlight(&in, open)
+	counted := open != notCounted
+	if !counted {
+		open = c.rec.open(admitted)
+		c.rec.writeOff(min(0, open)) // ends without an admission
+		open = max(0, open)
+	}
+	in.inFlight, in.inFlightEnd = float64(open), open
+	if c.area != nil {
+		c.measureFlight(&in, open, counted)
 	}
 	target, why := c.law.step(in)
 	c.act.set(target)
@@ -83,7 +90,7 @@ func (c *core) step() {
 	r := &c.last
 	r.why, r.samples, r.p50, r.p99 = why, in.samples, in.p50, in.p99
 	r.baseline, r.fast, r.window = c.law.signals()
-	r.peak, r.binding = int(c.act.resetPeak()), binding
+	r.binding = binding
 	r.ticks++
 	r.decisions[why]++
 }
@@ -95,18 +102,16 @@ func (c *core) ticked() {
 	}
 }
 
-// measureFlight fills in the time average of the calls in flight and leaves
-// lost calls out.
-func (c *core) measureFlight(in *tickInput, open int64) {
+// measureFlight fills in the time average of the calls in flight. Where they
+// are not counted, it leaves out those that will never report their end.
+func (c *core) measureFlight(in *tickInput, open int, counted bool) {
 	elapsed, inFlight := c.area.drain(c.time.now(), open)
-	var lost int64
-	if c.leaky != nil {
-		lost = c.leaky.ages.drain(elapsed, inFlight, open)
-		for range lost {
-			c.leaky.leave()
-		}
+	if !counted {
+		lost := c.ages.drain(elapsed, inFlight, open)
+		c.rec.writeOff(lost)
+		inFlight, open = inFlight-float64(lost), open-lost
 	}
-	in.inFlight, in.inFlightEnd = max(0, inFlight-float64(lost)), int(open-lost)
+	in.inFlight, in.inFlightEnd = max(0, inFlight), open
 	c.ended = c.ended || in.reached+in.unreachable+in.aborted > 0
 	if !c.ended {
 		// Taken and never ended so far: more likely a caller who reports no
@@ -120,12 +125,12 @@ func (c *core) stats() Stats {
 	r := c.last
 	c.mu.Unlock()
 	s := Stats{
-		Decision: r.why, Binding: r.binding, Samples: r.samples, PeakInFlight: r.peak,
+		Decision: r.why, Binding: r.binding, Samples: r.samples,
 		P50: r.p50, P99: r.p99, Baseline: r.baseline, Fast: r.fast, Window: r.window,
 		Ticks: r.ticks, Decisions: r.decisions,
 	}
-	c.rec.report(&s)
 	c.act.report(&s)
+	c.rec.report(&s)
 	return s
 }
 

@@ -5,44 +5,6 @@ import (
 	"time"
 )
 
-// flight counts the calls of a Limiter that are in flight. A semaphore's own
-// word does that for a ConcurrencyLimiter.
-type flight struct {
-	open atomic.Int64
-	peak peak
-	ages ages
-}
-
-func (f *flight) enter() { f.peak.raise(f.open.Add(1)) }
-
-// leave reports false, and counts nothing, when no call is in flight: Observe
-// without a Take is allowed.
-func (f *flight) leave() bool {
-	for {
-		n := f.open.Load()
-		if n <= 0 {
-			return false
-		}
-		if f.open.CompareAndSwap(n, n-1) {
-			return true
-		}
-	}
-}
-
-// peak is the largest of the numbers it saw since the last reset.
-type peak struct{ value atomic.Int64 }
-
-func (p *peak) raise(n int64) {
-	for old := p.value.Load(); n > old; old = p.value.Load() {
-		if p.value.CompareAndSwap(old, n) {
-			return
-		}
-	}
-}
-
-// reset returns the peak and starts again at the number that is there now.
-func (p *peak) reset(n int64) int64 { return p.value.Swap(n) }
-
 // area is the time integral of the calls in flight, one atomic add per call at
 // each end. The integral over [0, t] is the sum of the ends, less the sum of
 // the starts, plus t for every call still open. All times are counted from
@@ -59,7 +21,7 @@ func (a *area) end(now time.Duration)   { a.sum.Add(int64(now) - a.origin.Load()
 
 // drain returns the time since the last drain and the time average of the calls
 // in flight over it, open being their number now.
-func (a *area) drain(now time.Duration, open int64) (elapsed time.Duration, inFlight float64) {
+func (a *area) drain(now time.Duration, open int) (elapsed time.Duration, inFlight float64) {
 	elapsed = now - time.Duration(a.origin.Swap(int64(now)))
 	sum := a.sum.Swap(0)
 	if elapsed <= 0 {
@@ -78,22 +40,22 @@ const maxOpenAge = 2 * time.Minute
 // divided by their number it is their mean age, and lost calls only grow older.
 type ages struct {
 	ended atomic.Int64 // nanoseconds of the calls that ended since the last drain
-	open  float64      // nanoseconds that the open calls have spent so far
+	spent float64      // nanoseconds that the open calls have spent so far
 }
 
-// drain returns how many of the open calls are to be forgotten. inFlight is
+// drain returns how many of the open calls are to be written off. inFlight is
 // their time average over the elapsed time.
-func (a *ages) drain(elapsed time.Duration, inFlight float64, open int64) int64 {
+func (a *ages) drain(elapsed time.Duration, inFlight float64, open int) int {
 	ended := float64(a.ended.Swap(0))
-	a.open += inFlight*float64(elapsed) - ended
-	if open == 0 || elapsed <= 0 {
-		a.open = 0
+	a.spent += inFlight*float64(elapsed) - ended
+	if open <= 0 || elapsed <= 0 {
+		a.spent = 0
 		return 0
 	}
-	if a.open/float64(open) <= float64(maxOpenAge) {
+	if a.spent/float64(open) <= float64(maxOpenAge) {
 		return 0
 	}
 	// By Little's law the calls that do end are ended/elapsed in number.
-	a.open = 0
-	return max(0, open-int64(ended/float64(elapsed))-1)
+	a.spent = 0
+	return max(0, open-int(ended/float64(elapsed))-1)
 }

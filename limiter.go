@@ -31,8 +31,8 @@ func New(cfg Config) *Limiter {
 	}
 	l := &Limiter{}
 	l.init(p, &l.bucket)
-	l.bucket.init(&l.time, p, cfg.MaxWaiting)
-	l.law, l.leaky = newLaw(&l.params, true), &l.bucket.flight
+	l.bucket.init(&l.time, p, cfg.MaxWaiting, l.area)
+	l.law = newLaw(&l.params, true)
 	return l
 }
 
@@ -74,8 +74,7 @@ func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error)
 // of Observe, ObserveTruncated, Unavailable and Record. AnchorKnee depends on
 // it; calls whose end is never reported are forgotten there after some minutes.
 func (l *Limiter) Take() time.Time {
-	slot, now, _ := l.bucket.take(nil)
-	l.enter(now)
+	slot, _, _ := l.bucket.take(nil)
 	return l.time.wall(slot)
 }
 
@@ -83,22 +82,20 @@ func (l *Limiter) Take() time.Time {
 // matches ErrWait and ctx's own error when ctx ends or its deadline cannot be
 // met by the queue at today's rate. A refusal costs no slot.
 func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
-	slot, now, err := l.bucket.take(ctx)
+	slot, _, err := l.bucket.take(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	l.enter(now)
 	return l.time.wall(slot), nil
 }
 
 // TryTake takes a slot that is free now and never waits. It does not overtake
 // the queue, and a refusal is not counted as shed.
 func (l *Limiter) TryTake() (time.Time, bool) {
-	slot, now, ok := l.bucket.tryTake()
+	slot, _, ok := l.bucket.tryTake()
 	if !ok {
 		return time.Time{}, false
 	}
-	l.enter(now)
 	return l.time.wall(slot), true
 }
 
@@ -130,7 +127,7 @@ func (l *Limiter) Rate() float64 { return l.bucket.currentRate() }
 func (l *Limiter) Waiting() int { return l.bucket.queued() }
 
 // InFlight returns the number of calls taken and not yet ended.
-func (l *Limiter) InFlight() int { return int(l.bucket.open()) }
+func (l *Limiter) InFlight() int { return l.stats().InFlight }
 
 // Stats returns a snapshot; its Target is the rate in requests per second.
 func (l *Limiter) Stats() Stats { return l.stats() }
@@ -143,40 +140,29 @@ func (l *Limiter) Config() Config { return l.config(l.bucket.maxWaiting) }
 // read each: for adapters whose limiter may run on a virtual clock.
 func (l *Limiter) Elapsed() time.Duration { return l.time.now() }
 
-func (l *Limiter) enter(now time.Duration) {
-	l.bucket.flight.enter()
-	if l.knee {
-		l.area.start(now)
-	}
-}
-
 // finish ends a call that was driven by hand.
 func (l *Limiter) finish(o Outcome, rtt time.Duration, truncated bool) {
-	var now time.Duration
-	if l.knee {
-		now = l.time.now()
+	if l.area != nil {
+		l.left(l.time.now(), rtt)
 	}
-	l.leave(now, rtt)
 	l.record(o, rtt, truncated)
 }
 
-func (l *Limiter) leave(now, rtt time.Duration) {
-	if l.bucket.flight.leave() && l.knee {
-		l.area.end(now)
-		l.bucket.flight.ages.ended.Add(int64(max(rtt, 0)))
-	}
+// left tells the accounts of AnchorKnee that a call has ended.
+func (l *Limiter) left(now, rtt time.Duration) {
+	l.area.end(now)
+	l.ages.ended.Add(int64(max(rtt, 0)))
 }
 
 func (l *Limiter) begin(ctx context.Context) (time.Duration, error) {
 	_, now, err := l.bucket.take(ctx)
-	if err == nil {
-		l.enter(now)
-	}
 	return now, err
 }
 
 func (l *Limiter) end(start time.Duration, o Outcome, truncated bool) {
 	now := l.time.now()
-	l.leave(now, now-start)
+	if l.area != nil {
+		l.left(now, now-start)
+	}
 	l.record(o, now-start, truncated)
 }

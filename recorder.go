@@ -20,6 +20,8 @@ type recorder struct {
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
 	drained struct{ truncated, unreachable, aborted, admitted uint64 }
+	// Calls that will never report their end, less ends without an admission.
+	writtenOff int64
 	// The samples of thin ticks until minSettled are together.
 	thin  [minSettled - 1]time.Duration
 	thinN int
@@ -69,6 +71,27 @@ func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput
 	return in
 }
 
+// open returns the calls admitted and not yet ended, admitted being those since
+// New. Ends without an admission are set right at the latest by the next drain:
+// until then the number may be negative.
+func (r *recorder) open(admitted uint64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.openLocked(admitted)
+}
+
+func (r *recorder) openLocked(admitted uint64) int {
+	ended := r.reached + r.latencies.count() + r.unreachable.Load() + r.aborted.Load()
+	return int(int64(admitted-ended) - r.writtenOff)
+}
+
+// writeOff takes n calls out of flight that will never report their end.
+func (r *recorder) writeOff(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writtenOff += int64(n)
+}
+
 // settle returns the median of s if it is full, and otherwise keeps its few
 // values until there are enough for one. The values kept join a full tick too.
 func (r *recorder) settle(s *snapshot) time.Duration {
@@ -99,6 +122,9 @@ func since(last *uint64, now uint64) int {
 func (r *recorder) report(s *Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if s.InFlight == notCounted {
+		s.InFlight = max(0, r.openLocked(s.Admitted))
+	}
 	s.Reached = r.reached + r.latencies.count()
 	s.Truncated = r.truncated.Load()
 	s.Unreachable = r.unreachable.Load()

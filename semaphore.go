@@ -19,7 +19,8 @@ type semaphore struct {
 	limit atomic.Int64 // what is enforced: the target's whole part, at least 1
 	// target keeps the fraction, so that 5 % of 4 is not lost for ever.
 	target atomic.Uint64 // math.Float64bits
-	peak   peak
+	peak   atomic.Int64  // the most in flight since the last drain
+	peaked atomic.Int64  // the peak that the last drain found
 	shed   striped
 
 	mu       sync.Mutex // guards what follows
@@ -57,8 +58,18 @@ func (s *semaphore) tryAcquire() bool {
 			return false
 		}
 		if s.word.CompareAndSwap(word, word+oneAdmitted) {
-			s.peak.raise(int64(word&inFlight) + 1)
+			if open := int64(word&inFlight) + 1; open > s.peak.Load() {
+				s.raisePeak(open)
+			}
 			return true
+		}
+	}
+}
+
+func (s *semaphore) raisePeak(open int64) {
+	for old := s.peak.Load(); open > old; old = s.peak.Load() {
+		if s.peak.CompareAndSwap(old, open) {
+			return
 		}
 	}
 }
@@ -76,18 +87,16 @@ func (s *semaphore) release() {
 	}
 }
 
-func (s *semaphore) open() int64      { return int64(s.word.Load() & inFlight) }
-func (s *semaphore) resetPeak() int64 { return s.peak.reset(s.open()) }
+func (s *semaphore) open() int { return int(s.word.Load() & inFlight) }
 
-// drain returns the calls admitted since New, and whether somebody was refused
-// since the last drain.
-func (s *semaphore) drain() (admitted uint64, binding bool) {
+func (s *semaphore) drain() (admitted uint64, open int, binding bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shed := s.shed.sum()
 	binding = shed != s.lastShed
 	s.lastShed = shed
-	return s.count(), binding
+	s.peaked.Store(s.peak.Swap(int64(s.open())))
+	return s.count(), s.open(), binding
 }
 
 // count extends the word's 32 bits of admissions to 64. It is right as long as
@@ -104,7 +113,7 @@ func (s *semaphore) count() uint64 {
 func (s *semaphore) report(out *Stats) {
 	out.Target = math.Float64frombits(s.target.Load())
 	out.Min, out.Max = s.min, s.max
-	out.InFlight = int(s.open())
+	out.InFlight, out.PeakInFlight = s.open(), int(s.peaked.Load())
 	out.Shed = s.shed.sum()
 	s.mu.Lock()
 	out.Admitted = s.count()

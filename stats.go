@@ -102,7 +102,8 @@ type Stats struct {
 	// Window is the tolerated latency: at or above it the limiter backs off.
 	// Under AnchorKnee it is the latency that the law steers to.
 	Window time.Duration
-	// PeakInFlight is the most calls in flight at once since the last tick.
+	// PeakInFlight is the most calls that a ConcurrencyLimiter had in flight at
+	// once during the last tick; 0 for a Limiter.
 	PeakInFlight int
 	// Binding says that somebody was refused, gave up waiting or still waited
 	// when the last tick ended: the limiter, not the callers, set the pace.
