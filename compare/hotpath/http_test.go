@@ -3,6 +3,7 @@ package hotpath
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ var handlerRow = row{"Handler", []arm{
 // transportRow: one request through an http.RoundTripper whose answer costs
 // nothing. The floor is the bare transport; measured-floor is again the least
 // that an adaptive one adds.
-var transportRow = row{"Transport", []arm{
+var transportRow = row{"Transport", slices.Concat([]arm{
 	transportArm("floor", func(rt http.RoundTripper) http.RoundTripper { return rt }),
 	transportArm("measured-floor", func(rt http.RoundTripper) http.RoundTripper {
 		return measuredTransport{rt, newMeasure()}
@@ -42,7 +43,7 @@ var transportRow = row{"Transport", []arm{
 	transportArm("failsafehttp", func(rt http.RoundTripper) http.RoundTripper {
 		return failsafehttp.NewRoundTripper(rt, failsafeAdaptiveHTTP())
 	}),
-}}
+}, oursTransport)}
 
 func failsafeAdaptiveHTTP() adaptivelimiter.AdaptiveLimiter[*http.Response] {
 	return adaptivelimiter.NewBuilder[*http.Response]().WithLimits(roomy, roomy, roomy).Build()
@@ -94,28 +95,29 @@ func (echo) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func transportArm(name string, wrap func(http.RoundTripper) http.RoundTripper) arm {
-	return arm{name, func(testing.TB) func() worker {
-		rt := wrap(echo{})
-		return func() worker {
-			req, err := http.NewRequest(http.MethodGet, "http://localhost/things", nil)
-			if err != nil {
-				panic(err)
-			}
-			req.Response = &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: req}
-			return func(n int) (served int) {
-				for range n {
-					resp, err := rt.RoundTrip(req)
-					if err != nil || resp.StatusCode != http.StatusOK {
-						continue
-					}
-					if resp.Body.Close() == nil {
-						served++
-					}
-				}
-				return served
-			}
+	return arm{name, func(testing.TB) func() worker { return transportWorkers(wrap(echo{})) }}
+}
+
+func transportWorkers(rt http.RoundTripper) func() worker {
+	return func() worker {
+		req, err := http.NewRequest(http.MethodGet, "http://localhost/things", nil)
+		if err != nil {
+			panic(err)
 		}
-	}}
+		req.Response = &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: req}
+		return func(n int) (served int) {
+			for range n {
+				resp, err := rt.RoundTrip(req)
+				if err != nil || resp.StatusCode != http.StatusOK {
+					continue
+				}
+				if resp.Body.Close() == nil {
+					served++
+				}
+			}
+			return served
+		}
+	}
 }
 
 type measuredTransport struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"agilelimiter"
+	"agilelimiter/httpclient"
 )
 
 // Ours comes twice in the rows where it matters: with the default law, and
@@ -126,6 +127,10 @@ var oursObserve = ours(func(tb testing.TB, anchor agilelimiter.Anchor) func() wo
 			return n
 		}
 	}
+})
+
+var oursTransport = ours(func(tb testing.TB, anchor agilelimiter.Anchor) func() worker {
+	return transportWorkers(httpclient.Wrap(echo{}, ourRate(tb, anchor)))
 })
 
 // allocations is what ours may allocate a call; rows that are not named may

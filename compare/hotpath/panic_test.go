@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agilelimiter"
+	"agilelimiter/httpclient"
 
 	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
@@ -90,6 +91,10 @@ var oursPanicking = []panicArm{
 		l := ourConcurrency(tb, panicSlots, agilelimiter.AnchorBaseline)
 		return func(fn func()) { _, _ = agilelimiter.Do(l, func() (int, error) { fn(); return 0, nil }) },
 			l.InFlight
+	}, 0},
+	{"agilelimiter httpclient.Wrap", func(tb testing.TB) (func(func()), func() int) {
+		l := ourRate(tb, agilelimiter.AnchorKnee)
+		return send(tb, func(rt http.RoundTripper) http.RoundTripper { return httpclient.Wrap(rt, l) }), l.InFlight
 	}, 0},
 	{"agilelimiter Limiter.Do", func(tb testing.TB) (func(func()), func() int) {
 		l := ourRate(tb, agilelimiter.AnchorKnee)
