@@ -3,6 +3,7 @@ module agilelimiter/compare/hotpath
 go 1.26.0
 
 require (
+	agilelimiter v0.0.0
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/go-chi/chi/v5 v5.5.0
@@ -18,10 +19,8 @@ require (
 	golang.org/x/time v0.16.0
 )
 
-require github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
-
 require (
-	agilelimiter v0.0.0
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/benbjohnson/clock v1.3.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect

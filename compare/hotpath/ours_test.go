@@ -133,6 +133,51 @@ var oursTransport = ours(func(tb testing.TB, anchor agilelimiter.Anchor) func() 
 	return transportWorkers(httpclient.Wrap(echo{}, ourRate(tb, anchor)))
 })
 
+// BenchmarkTick is one step of the controller over a hundred samples, the
+// hundred Observes and the virtual clock that brings it about included. It has
+// no floor and no peers: those adapt within a call.
+func BenchmarkTick(b *testing.B) {
+	for _, anchor := range []agilelimiter.Anchor{agilelimiter.AnchorBaseline, agilelimiter.AnchorKnee} {
+		name := map[agilelimiter.Anchor]string{
+			agilelimiter.AnchorBaseline: "agilelimiter", agilelimiter.AnchorKnee: "agilelimiter-knee",
+		}[anchor]
+		b.Run("arm="+name, func(b *testing.B) {
+			step := ticking(b, anchor)
+			b.ReportAllocs()
+			for b.Loop() {
+				step()
+			}
+		})
+	}
+}
+
+// ticking returns a function that makes one step of a limiter.
+func ticking(tb testing.TB, anchor agilelimiter.Anchor) (step func()) {
+	clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
+	l := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{
+		MaxLimit: 100, Anchor: anchor, SLOTarget: time.Second, Clock: clock,
+	})
+	l.Start()
+	tb.Cleanup(l.Stop)
+	tick := l.Config().Tick
+	return func() {
+		for i := range 100 {
+			l.Observe(latencies[i])
+		}
+		clock.Advance(tick)
+	}
+}
+
+func TestTickAllocatesNothing(t *testing.T) {
+	for _, anchor := range []agilelimiter.Anchor{agilelimiter.AnchorBaseline, agilelimiter.AnchorKnee} {
+		step := ticking(t, anchor)
+		step()
+		if got := testing.AllocsPerRun(100, step); got != 0 {
+			t.Errorf("%v: %v allocations a step, want none", anchor, got)
+		}
+	}
+}
+
 // allocations is what ours may allocate a call; rows that are not named may
 // allocate nothing.
 var allocations = map[string]float64{"Handler": 1}

@@ -81,7 +81,7 @@ func run(w io.Writer, binary, names string, rounds int, benchtime time.Duration,
 		if err := s.sequential(w, measure); err != nil {
 			return err
 		}
-		if contended && !s.memory {
+		if contended && !s.memory && !s.alone {
 			if err := s.contended(w, measure); err != nil {
 				return err
 			}

@@ -78,6 +78,23 @@ Goal: agilelimiter-rate at most 4096 bytes: **missed**, 5000.
 	}
 }
 
+func TestTickTable(t *testing.T) {
+	s := section{alone: true, goals: []goal{{ns: 10_000}, {arm: "agilelimiter-knee", ns: 10_000}}}
+	var b strings.Builder
+	s.print(&b, parsed(t, "BenchmarkTick/arm=agilelimiter \t 36\t 2500 ns/op\t 0 B/op\t 0 allocs/op\n"))
+	want := `| limiter | ns | B | allocations |
+|---|---:|---:|---:|
+| agilelimiter | 2500 | 0 | 0 |
+
+Goal: agilelimiter at most 10000 ns: met, 2500.
+
+Goal: agilelimiter-knee at most 10000 ns: not measured.
+`
+	if got := b.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestContendedTable(t *testing.T) {
 	var b strings.Builder
 	section{}.printContended(&b, parsed(t, twoRounds))

@@ -18,17 +18,19 @@ type section struct {
 	bench, title string
 	added        bool // an adapter: what it adds to the floor counts, not the multiple
 	memory       bool // bytes a limiter instead of time a call
+	alone        bool // ours only: nothing to compare with
 	goals        []goal
 }
 
 // A goal is an upper bound on arm (ours where it is empty): times another
-// arm, nanoseconds beyond the floor, or bytes.
+// arm, nanoseconds beyond the floor, bytes, or nanoseconds.
 type goal struct {
 	arm   string
 	than  string
 	times float64
 	plus  float64
 	bytes float64
+	ns    float64
 }
 
 var sections = []section{
@@ -46,6 +48,8 @@ var sections = []section{
 		goals: []goal{{plus: 130}}},
 	{bench: "Transport", title: "Around an http.RoundTripper (httpclient.Wrap)", added: true,
 		goals: []goal{{plus: 140}}},
+	{bench: "Tick", title: "One step of the controller, a hundred Observes included", alone: true,
+		goals: []goal{{ns: 10_000}, {arm: ours + "-knee", ns: 10_000}}},
 	{bench: "Memory", title: "Memory of one limiter", memory: true,
 		goals: []goal{{arm: ours + "-rate", bytes: 4096}, {arm: ours + "-concurrency", bytes: 4096}}},
 }
@@ -55,7 +59,7 @@ type measurer func(filter string, cpus ...int) (*results, error)
 // sequential prints the table of one caller on one processor.
 func (s section) sequential(w io.Writer, measure measurer) error {
 	filter := fmt.Sprintf("^Benchmark%s$/./^callers=1$", s.bench)
-	if s.memory {
+	if s.memory || s.alone {
 		filter = fmt.Sprintf("^Benchmark%s$", s.bench)
 	}
 	res, err := measure(filter, 1)
@@ -76,6 +80,10 @@ func (s section) print(w io.Writer, res *results) {
 		case s.memory:
 			header = []string{"limiter", "bytes"}
 			body = append(body, []string{arm, number(res.median(c, "B/limiter"))})
+		case s.alone:
+			header = []string{"limiter", "ns", "B", "allocations"}
+			body = append(body, []string{arm, number(res.median(c, "ns/op")),
+				number(res.median(c, "B/op")), number(res.median(c, "allocs/op"))})
 		case s.added:
 			header = []string{"limiter", "ns", "added ns", "B", "allocations"}
 			body = append(body, []string{arm, number(res.median(c, "ns/op")),
@@ -109,6 +117,9 @@ func (g goal) print(w io.Writer, res *results) {
 	case g.bytes > 0:
 		text, want = fmt.Sprintf("%s at most %.0f bytes", arm, g.bytes), g.bytes
 		got, ok = res.median(c, "B/limiter")
+	case g.ns > 0:
+		text, want = fmt.Sprintf("%s at most %.0f ns", arm, g.ns), g.ns
+		got, ok = res.median(c, "ns/op")
 	case g.plus > 0:
 		text, want = fmt.Sprintf("%s adds at most %.0f ns", arm, g.plus), g.plus
 		got, ok = res.excess(c, cell{floor, "1", "1"}, "ns/op")
