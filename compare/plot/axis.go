@@ -2,6 +2,7 @@ package plot
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -63,6 +64,7 @@ func valueAxis(p Panel, from, to float64) axis {
 		} else {
 			// A little air, so that a curve at the maximum is not cut.
 			a.hi += 0.04 * (a.hi - a.lo)
+			a.ticks = slices.DeleteFunc(a.ticks, func(v float64) bool { return v > a.hi })
 		}
 	}
 	return a

@@ -65,7 +65,7 @@ const (
 	Ours  Style = iota // thick and on top
 	Peer               // thin, in the order of appearance
 	Truth              // a grey area behind the rest, in steps
-	Dash               // thin and dashed, a peer of less weight
+	Dash               // another variant of ours: the same colour, dashed
 )
 
 // Write writes dir/name-light.svg and dir/name-dark.svg and makes dir if need

@@ -198,11 +198,37 @@ func TestTruthIsDrawnInSteps(t *testing.T) {
 	}
 }
 
+func TestVariantsOfOursShareTheColour(t *testing.T) {
+	f := Figure{Panels: []Panel{{Series: []Series{
+		ramp("ours", Ours, 3, 1), ramp("ours, too", Dash, 3, 2), ramp("other", Peer, 3, 3), ramp("another", Peer, 3, 4),
+	}}}}
+	c := f.colours(light)
+	if c["ours"] != c["ours, too"] || c["other"] == c["ours"] || c["other"] == c["another"] {
+		t.Errorf("colours %v", c)
+	}
+}
+
+func TestTimeBeginsAtZero(t *testing.T) {
+	s := ramp("a", Peer, 100, 1)
+	for i := range s.X {
+		s.X[i] += 0.25
+	}
+	d := drawing{Figure: Figure{Panels: []Panel{{Series: []Series{s}}}}}
+	if a := d.timeAxis(); a.lo != 0 || len(a.ticks) == 0 || a.ticks[0] != 0 {
+		t.Errorf("the axis begins at %v with ticks %v", a.lo, a.ticks)
+	}
+}
+
 func TestMaxCutsTheAxis(t *testing.T) {
-	p := Panel{Label: "v", Max: 10, Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{5, 1e6}}}}
+	p := Panel{Label: "v", Max: 9.5, Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{5, 1e6}}}}
 	a := valueAxis(p, 100, 0)
-	if a.hi < 10 || a.hi > 11 {
-		t.Errorf("the axis ends at %v, want just above 10", a.hi)
+	for _, v := range a.ticks {
+		if v > a.hi {
+			t.Errorf("a tick at %v above the axis's end", v)
+		}
+	}
+	if a.hi < 9.5 || a.hi > 10 {
+		t.Errorf("the axis ends at %v, want just above 9.5", a.hi)
 	}
 	if y := a.at(1e6); y < -10 || y > 0 {
 		t.Errorf("a wild value lies at %v, want just outside of the panel", y)

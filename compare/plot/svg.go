@@ -68,7 +68,7 @@ func (f Figure) colours(t theme) map[string]string {
 				continue
 			}
 			switch s.Style {
-			case Ours:
+			case Ours, Dash:
 				colours[s.Name] = t.ours
 			case Truth:
 				colours[s.Name] = t.truthLine
@@ -172,7 +172,7 @@ func (d *drawing) stroke(name string, s Style) string {
 	case Ours:
 		wide = "2.4"
 	case Dash:
-		dash = ` stroke-dasharray="5 3"`
+		wide, dash = "1.8", ` stroke-dasharray="6 3"`
 	}
 	return fmt.Sprintf(`fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round"%s`, d.colours[name], wide, dash)
 }
@@ -185,6 +185,9 @@ func (d *drawing) timeAxis() axis {
 				lo, hi = min(lo, s.X[0]), max(hi, s.X[n-1])
 			}
 		}
+	}
+	if lo > 0 && lo < hi/20 {
+		lo = 0 // the first interval ended a little after the start
 	}
 	if !(hi > lo) {
 		hi = lo + 1
@@ -237,7 +240,7 @@ func (d *drawing) panel(index int, p Panel, times axis, y float64) {
 	}
 
 	d.printf("<g clip-path=\"url(#c%d)\">\n", index)
-	for _, style := range []Style{Truth, Dash, Peer, Ours} {
+	for _, style := range []Style{Truth, Peer, Dash, Ours} {
 		for _, s := range p.Series {
 			if s.Style == style {
 				d.curve(s, times, values)
