@@ -1,0 +1,136 @@
+package limitergrpc
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"agilelimiter"
+)
+
+// retryPushback is the trailer by which a server tells clients when to retry.
+const retryPushback = "grpc-retry-pushback-ms"
+
+// UnaryServerInterceptor admits calls to handlers under lim and refuses the rest
+// at once: with codes.ResourceExhausted (WithCode), RetryInfo and the
+// grpc-retry-pushback-ms trailer (WithRetryDelay). The error matches
+// agilelimiter.ErrOverloaded in the interceptors around this one.
+//
+// An admitted call is judged once, by DefaultServerVerdict or WithVerdict;
+// ConcurrencyConfig.Classify is not consulted. Not judged, but counted as
+// Aborted, are calls whose client has cancelled or left before the handler
+// returned, and those in which the handler or the Verdict panicked or called
+// runtime.Goexit; the panic goes on. A deadline that ends the call is not a
+// cancellation: judged Reached, it is reported by ObserveTruncated.
+//
+// It panics if lim or an option is nil.
+func UnaryServerInterceptor(lim *agilelimiter.ConcurrencyLimiter, opts ...ServerOption) grpc.UnaryServerInterceptor {
+	s := newServer(lim, opts)
+	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		err = s.serve(ctx, s.unary, func(pushback metadata.MD) {
+			// It fails only without a gRPC stream in ctx, where nobody waits for a trailer.
+			_ = grpc.SetTrailer(ctx, pushback)
+		}, func() error {
+			resp, err = handler(ctx, req)
+			return err
+		})
+		return resp, err
+	}
+}
+
+// StreamServerInterceptor is UnaryServerInterceptor for streams. A stream holds
+// its slot until the handler returns, and then counts as Aborted unless
+// WithStreamVerdict asks for its duration.
+func StreamServerInterceptor(lim *agilelimiter.ConcurrencyLimiter, opts ...ServerOption) grpc.StreamServerInterceptor {
+	s := newServer(lim, opts)
+	return func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		return s.serve(ss.Context(), s.stream, ss.SetTrailer, func() error { return handler(srv, ss) })
+	}
+}
+
+// server is what the two server interceptors share.
+type server struct {
+	evidence
+	lim        *agilelimiter.ConcurrencyLimiter
+	code       codes.Code
+	retryDelay time.Duration
+	refused    error       // the same value for every refusal: they come fastest under overload
+	pushback   metadata.MD // nil: none
+}
+
+func newServer(lim *agilelimiter.ConcurrencyLimiter, opts []ServerOption) *server {
+	if lim == nil {
+		panic(prefix + "nil ConcurrencyLimiter")
+	}
+	s := &server{
+		evidence: evidence{unary: DefaultServerVerdict},
+		lim:      lim, code: codes.ResourceExhausted, retryDelay: lim.Config().Tick,
+	}
+	for _, o := range opts {
+		if o == nil {
+			panic(prefix + "nil ServerOption")
+		}
+		o.applyServer(s)
+	}
+	st := status.New(s.code, agilelimiter.ErrOverloaded.Error())
+	if s.retryDelay > 0 {
+		detailed, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(s.retryDelay)})
+		if err != nil {
+			panic(fmt.Sprintf("%sRetryInfo: %v", prefix, err))
+		}
+		st = detailed
+		ms := (s.retryDelay + time.Millisecond - 1) / time.Millisecond
+		s.pushback = metadata.Pairs(retryPushback, strconv.FormatInt(int64(ms), 10))
+	}
+	s.refused = &refusal{st, agilelimiter.ErrOverloaded}
+	return s
+}
+
+// serve runs handle if there is room and returns its error, or else refuses.
+func (s *server) serve(ctx context.Context, v Verdict, setTrailer func(metadata.MD), handle func() error) error {
+	if !s.lim.TryTake() {
+		if s.pushback != nil {
+			setTrailer(s.pushback)
+		}
+		return s.refused
+	}
+	start := s.lim.Elapsed()
+	patience := budgetOf(ctx)
+	found, d := aborted, time.Duration(0)
+	// Deferred, so that a panic or Goexit in the handler or the verdict frees the
+	// slot too. It is not recovered.
+	defer func() {
+		s.lim.Release()
+		found.report(s.lim, d)
+	}()
+	err := handle()
+	d = s.lim.Elapsed() - start
+	cancelled, timedOut := departed(ctx, patience)
+	if !cancelled {
+		found = judge(v, err, timedOut, d)
+	}
+	return err
+}
+
+// departed tells whether the client has left or its time has run out. A client
+// whose deadline passes resets the stream, and the reset may arrive before the
+// server's own timer for that deadline: a cancellation near the end of the time
+// is taken for the deadline.
+func departed(ctx context.Context, patience budget) (cancelled, timedOut bool) {
+	switch ctx.Err() {
+	case nil:
+		return false, false
+	case context.DeadlineExceeded:
+		return false, true
+	}
+	timedOut = patience.nearlyUsed()
+	return !timedOut, timedOut
+}
