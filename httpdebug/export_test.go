@@ -1,0 +1,13 @@
+package httpdebug
+
+import "unsafe"
+
+const (
+	RingPoints   = ringPoints
+	RecorderSize = unsafe.Sizeof(recorder{})
+)
+
+var (
+	Reasons = reasons
+	Weight  = weight
+)

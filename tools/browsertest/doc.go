@@ -1,0 +1,11 @@
+// Package browsertest looks at the page of package httpdebug with a headless
+// Chromium. It is a module of its own so that the root stays free of
+// dependencies.
+//
+//	./install.sh                              # Debian's chromium, needs root
+//	go test ./...
+//	go test -run Dashboard -shots ../../docs/img ./...   # renew the pictures
+//
+// Without a Chromium the tests are skipped with a message, or fail where
+// AGILELIMITER_REQUIRE_TOOLS=1 says that it must be there.
+package browsertest
