@@ -125,23 +125,20 @@ func (b *bucket) tryTake() (slot, now time.Duration, ok bool) {
 	return slot, now, ok
 }
 
-// take returns a slot and when its departure happened, waiting if it must. With
-// a nil ctx it waits for as long as it takes, and the bound on the queue does
-// not hold for it.
-func (b *bucket) take(ctx context.Context) (slot, now time.Duration, err error) {
-	if ctx != nil && ctx.Err() != nil {
+// take returns a slot and when its departure happened, waiting if it must. A
+// caller who cannot be refused is not bounded by maxWaiting.
+func (b *bucket) take(ctx context.Context, bounded bool) (slot, now time.Duration, err error) {
+	if err := ctx.Err(); err != nil {
 		// Not counted as shed: the caller had given up before he came.
-		return 0, 0, &waitError{"agilelimiter: no slot: " + ctx.Err().Error(), ctx.Err()}
+		return 0, 0, &waitError{"agilelimiter: no slot: " + err.Error(), err}
 	}
 	if slot, now, ok := b.tryTake(); ok {
 		return slot, now, nil
 	}
 	patience := time.Duration(math.MaxInt64)
-	if ctx != nil {
-		// A context keeps its deadline in wall time, whatever our clock is.
-		if deadline, ok := ctx.Deadline(); ok {
-			patience = time.Until(deadline)
-		}
+	// A context keeps its deadline in wall time, whatever our clock is.
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = time.Until(deadline)
 	}
 	now = b.time.now()
 	b.mu.Lock()
@@ -151,7 +148,7 @@ func (b *bucket) take(ctx context.Context) (slot, now time.Duration, err error) 
 			return slot, now, nil
 		}
 	}
-	if ctx != nil && b.maxWaiting > 0 && b.waiting >= b.maxWaiting {
+	if bounded && b.maxWaiting > 0 && b.waiting >= b.maxWaiting {
 		b.shed, b.refused = b.shed+1, true
 		b.mu.Unlock()
 		return 0, 0, ErrQueueFull
@@ -181,21 +178,17 @@ func (b *bucket) predict(now time.Duration) time.Duration {
 // wait waits until w is granted or ctx ends. A grant that comes at the very
 // instant at which ctx ends counts as granted: its slot is spent.
 func (b *bucket) wait(ctx context.Context, w *waiter) (slot, now time.Duration, err error) {
-	if ctx == nil {
-		<-w.ready
-	} else {
-		select {
-		case <-w.ready:
-		case <-ctx.Done():
-			if b.leave(w) {
-				return 0, 0, &waitError{
-					fmt.Sprintf("agilelimiter: no slot: gave up after %v in the queue: %v",
-						b.time.now()-w.since, ctx.Err()),
-					ctx.Err(),
-				}
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		if b.leave(w) {
+			return 0, 0, &waitError{
+				fmt.Sprintf("agilelimiter: no slot: gave up after %v in the queue: %v",
+					b.time.now()-w.since, ctx.Err()),
+				ctx.Err(),
 			}
-			<-w.ready
 		}
+		<-w.ready
 	}
 	slot, now = w.slot, b.time.now()
 	b.woke(w, now)

@@ -5,8 +5,6 @@ import "time"
 // tickInput is what one tick saw: all that a control law knows of the world.
 // A new signal enters here.
 type tickInput struct {
-	length time.Duration // of the tick
-
 	samples  int           // latencies recorded, synthetic ones included
 	p50, p99 time.Duration // of the samples; 0 when there are none
 	// settled is a median of at least minSettled samples: p50, or where ticks

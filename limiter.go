@@ -74,7 +74,7 @@ func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error)
 // of Observe, ObserveTruncated, Unavailable and Record. AnchorKnee depends on
 // it; calls whose end is never reported are forgotten there after some minutes.
 func (l *Limiter) Take() time.Time {
-	slot, _, _ := l.bucket.take(nil)
+	slot, _, _ := l.bucket.take(context.Background(), false)
 	return l.time.wall(slot)
 }
 
@@ -82,7 +82,7 @@ func (l *Limiter) Take() time.Time {
 // matches ErrWait and ctx's own error when ctx ends or its deadline cannot be
 // met by the queue at today's rate. A refusal costs no slot.
 func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
-	slot, _, err := l.bucket.take(ctx)
+	slot, _, err := l.bucket.take(ctx, true)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -155,7 +155,7 @@ func (l *Limiter) left(now, rtt time.Duration) {
 }
 
 func (l *Limiter) begin(ctx context.Context) (time.Duration, error) {
-	_, now, err := l.bucket.take(ctx)
+	_, now, err := l.bucket.take(ctx, true)
 	return now, err
 }
 
