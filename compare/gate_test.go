@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -45,30 +47,40 @@ func TestGate(t *testing.T) {
 		bounds = readBounds(t)
 	}
 	var lines [][]string
-	checked := 0
-	for _, j := range gated() {
-		for _, r := range j.play(t) {
-			key := [2]string{r.Situation, r.Arm}
-			bound, ok := bounds[key]
-			share := min(1, r.Share)
-			switch {
-			case *record:
-			case !ok:
-				t.Errorf("%s, %s: no bound; go test -run TestGate -record .", r.Situation, r.Arm)
-			case share < bound[0] || r.inside() < bound[1]:
-				t.Errorf("%s, %s: share %.3f, bound %.3f; inside the SLO %.3f, bound %.3f",
-					r.Situation, r.Arm, share, bound[0], r.inside(), bound[1])
-			}
-			checked++
-			floor := func(v float64) string { return fmt.Sprintf("%.2f", max(0, math.Floor(100*(v-gateMargin))/100)) }
-			lines = append(lines, []string{r.Situation, r.Arm, floor(share), floor(r.inside())})
+	results, err := spread(command(t), gated(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		bound, ok := bounds[[2]string{r.Situation, r.Arm}]
+		share := min(1, r.Share)
+		switch {
+		case *record:
+		case !ok:
+			t.Errorf("%s, %s: no bound; go test -run TestGate -record .", r.Situation, r.Arm)
+		case share < bound[0] || r.inside() < bound[1]:
+			t.Errorf("%s, %s: share %.3f, bound %.2f; inside the SLO %.3f, bound %.2f",
+				r.Situation, r.Arm, share, bound[0], r.inside(), bound[1])
 		}
+		floor := func(v float64) string { return fmt.Sprintf("%.2f", max(0, math.Floor(100*(v-gateMargin))/100)) }
+		lines = append(lines, []string{r.Situation, r.Arm, floor(share), floor(r.inside())})
 	}
 	if *record {
 		writeBounds(t, lines)
-	} else if checked != len(bounds) {
-		t.Errorf("%d bounds for %d runs", len(bounds), checked)
+	} else if len(results) != len(bounds) {
+		t.Errorf("%d bounds for %d runs", len(bounds), len(results))
 	}
+}
+
+// command builds the command, without the race detector even where the test
+// has it: the gate is about figures, and ten times as long with it.
+func command(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "compare")
+	if out, err := exec.Command("go", "build", "-o", file, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return file
 }
 
 func readBounds(t *testing.T) map[[2]string][2]float64 {
@@ -112,7 +124,11 @@ func writeBounds(t *testing.T, lines [][]string) {
 // happen, to the last digit.
 func TestRepeats(t *testing.T) {
 	j := job{Situation: "cap_drop", Arms: []string{"oracle", "rate-knee", "limit-knee", "failsafe-wait", "uber"}, Seed: 7}
-	once, again := j.play(t), j.play(t)
+	results, err := spread(command(t), []job{j, j}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once, again := results[:len(j.Arms)], results[len(j.Arms):]
 	for i := range once {
 		if a, b := fmt.Sprintf("%+v", once[i]), fmt.Sprintf("%+v", again[i]); a != b {
 			t.Errorf("%s differs:\n%s\n%s", once[i].Arm, a, b)

@@ -72,14 +72,10 @@ func (j job) play(t *testing.T) (results []Result) {
 	return results
 }
 
-// spread plays the jobs in child processes, n at a time, each with GOMAXPROCS
-// 1 so that its runs repeat exactly, and returns the results in the order of
-// the jobs.
-func spread(jobs []job, n int) ([]Result, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+// spread plays the jobs in child processes of the program self, n at a time,
+// each with GOMAXPROCS 1 so that its runs repeat exactly, and returns the
+// results in the order of the jobs.
+func spread(self string, jobs []job, n int) ([]Result, error) {
 	var (
 		next    = make(chan int)
 		results = make([][]Result, len(jobs))

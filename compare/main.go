@@ -40,6 +40,8 @@ func main() {
 	if *child != "" {
 		work(*child)
 	}
+	self, err := os.Executable()
+	exit(err)
 	arms := selected(arm.All(), *armNames, func(a arm.Arm) string { return a.Name })
 	chosen := selected(situations, *names, func(s Situation) string { return s.Name })
 	switch {
@@ -52,11 +54,11 @@ func main() {
 		}
 		return
 	case *plots != "":
-		exit(draw(*plots, *processes))
+		exit(draw(self, *plots, *processes))
 		return
 	}
 	start := time.Now()
-	results, err := spread(jobs(chosen, arms, *seeds, *fresh == "fresh"), *processes)
+	results, err := spread(self, jobs(chosen, arms, *seeds, *fresh == "fresh"), *processes)
 	exit(err)
 	if *csvFile != "" {
 		exit(writeCSV(*csvFile, results))

@@ -20,13 +20,13 @@ var drawn = []struct {
 	limit     bool // its target is a number of calls
 }{
 	{"rate-knee", "ours, rate", plot.Ours, false},
-	{"limit-knee", "ours, limit", plot.Ours, true},
+	{"limit-knee", "ours, limit", plot.Dash, true},
 	{"uber", "uber ratelimit", plot.Peer, false},
 	{"failsafe", "failsafe-go adaptive", plot.Peer, true},
 }
 
 // draw plays the pictured situations and writes one picture each to dir.
-func draw(dir string, processes int) error {
+func draw(self, dir string, processes int) error {
 	var names []string
 	for _, d := range drawn {
 		names = append(names, d.arm)
@@ -36,7 +36,7 @@ func draw(dir string, processes int) error {
 	for i := range all {
 		all[i].Series = true
 	}
-	results, err := spread(all, processes)
+	results, err := spread(self, all, processes)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 const (
 	ms  = time.Millisecond
 	sec = time.Second
+
+	hitShare = 0.95 // of the situations with a cache
 )
 
 // situations is the wide matrix. Unless it says otherwise, a situation is a
@@ -106,9 +108,9 @@ var situations = []Situation{
 
 	// A cache in front of a small origin; only misses count as goodput.
 	{Name: "cache_unmarked", About: "95 % cache hits that look like misses",
-		Workers: 2, Hits: 0.95, Length: 30 * sec},
+		Workers: 2, Hits: hitShare, Length: 30 * sec},
 	{Name: "cache_marked", About: "95 % cache hits, marked",
-		Workers: 2, Hits: 0.95, Marked: true, Length: 30 * sec},
+		Workers: 2, Hits: hitShare, Marked: true, Length: 30 * sec},
 
 	// Ten instances, each with a tenth of the load, on one server.
 	{Name: "fleet_steady", About: "ten instances, nothing happens", Instances: 10},

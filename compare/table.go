@@ -61,7 +61,6 @@ type metric struct {
 	value  func(Result) float64
 	format string
 	where  func(Situation) bool // nil: everywhere
-	skip   func(float64) bool   // values to leave empty
 }
 
 var metrics = []metric{
@@ -77,7 +76,7 @@ var metrics = []metric{
 	{title: "Calls sent into the outage", format: "%.0f", value: func(r Result) float64 { return float64(r.Outage) },
 		where: func(s Situation) bool { return s.To > 0 }},
 	{title: "Cache hits inside the SLO as a share of all hits offered", format: "%.2f",
-		value: func(r Result) float64 { return float64(r.GoodHits) / (0.95 * float64(r.Offered)) },
+		value: func(r Result) float64 { return float64(r.GoodHits) / (hitShare * float64(r.Offered)) },
 		where: func(s Situation) bool { return s.Hits > 0 }},
 	{title: "Jain's index of the instances' goodput", format: "%.3f", value: func(r Result) float64 { return r.Jain },
 		where: func(s Situation) bool { return s.Instances > 1 }},

@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"context"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
@@ -33,7 +34,7 @@ func (f failsafe) Acquire() (Done, bool) {
 	permit, ok := f.TryAcquirePermit()
 	if !ok && f.wait > 0 {
 		var err error
-		permit, err = f.AcquirePermitWithMaxWait(nil, f.wait)
+		permit, err = f.AcquirePermitWithMaxWait(context.Background(), f.wait)
 		ok = err == nil
 	}
 	if !ok {
