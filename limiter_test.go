@@ -242,7 +242,7 @@ func TestConfigIsFilledAndCopied(t *testing.T) { // B127
 
 // Everything at once, for the race detector, from the first instant on. B127,
 // B129.
-func TestEverythingAtOnce(t *testing.T) {
+func TestLimiterUsedByEverybodyAtOnce(t *testing.T) {
 	for _, anchor := range []Anchor{AnchorBaseline, AnchorKnee} {
 		bubble(t, func(t *testing.T) {
 			l := New(Config{MinRate: 100, MaxRate: 1e5, Anchor: anchor, SLOTarget: time.Second, Tick: time.Millisecond,

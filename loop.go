@@ -65,23 +65,48 @@ func (l *loop) stop() {
 // fire makes one step, however late it is: after a suspended hour there is one
 // step to make and not 14 400. The next one is due on the grid of ticks again.
 func (l *loop) fire(run int) {
+	live, free := l.begin(run)
+	if !live {
+		return
+	}
+	// Deferred, so that a panic in ticked does not stop the ticks of a clock
+	// whose owner recovers it.
+	defer l.rearm(run, free)
+	if free {
+		l.step()
+		l.stepped()
+		l.ticked()
+	}
+}
+
+// begin reports whether this run is still on, and whether there is a step to
+// make now. There is none while ticked, which has stopped and started the loop,
+// is still running; the next tick makes up for it.
+func (l *loop) begin(run int) (live, free bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.started || run != l.run {
-		return
+		return false, false
 	}
-	// busy here means that ticked stopped and started the loop and is still
-	// running; the next tick makes up for this one.
-	if !l.busy {
-		l.busy, l.stepping = true, true
-		l.mu.Unlock()
-		l.step()
-		l.mu.Lock()
-		l.stepping = false
-		l.idle.Broadcast()
-		l.mu.Unlock()
-		l.ticked()
-		l.mu.Lock()
+	if l.busy {
+		return true, false
+	}
+	l.busy, l.stepping = true, true
+	return true, true
+}
+
+func (l *loop) stepped() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stepping = false
+	l.idle.Broadcast()
+}
+
+// rearm sets the timer for the next tick, unless the loop was stopped.
+func (l *loop) rearm(run int, free bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if free {
 		l.busy = false
 	}
 	if !l.started || run != l.run {
