@@ -17,10 +17,6 @@ type actuator interface {
 	report(*Stats) // the gauges and counters it knows
 }
 
-// notCounted stands for the calls in flight where the actuator does not count
-// them: they are then those admitted less those recorded.
-const notCounted = -1
-
 // core joins recorder, law and actuator: what the two limiters share.
 type core struct {
 	params

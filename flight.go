@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// notCounted stands for the calls in flight where the actuator does not count
+// them: they are then those admitted less those recorded.
+const notCounted = -1
+
 // area is the time integral of the calls in flight, one atomic add per call at
 // each end. The integral over [0, t] is the sum of the ends, less the sum of
 // the starts, plus t for every call still open. All times are counted from
