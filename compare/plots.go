@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -46,7 +47,10 @@ func draw(self, dir string, processes int) error {
 		if err := figure(s.withDefaults(), runs).Write(dir, file); err != nil {
 			return err
 		}
-		fmt.Println(file)
+		// What a page in the directory above needs to show it.
+		fmt.Printf("<picture><source media=\"(prefers-color-scheme: dark)\" srcset=\"%[1]s/%[2]s-dark.svg\">"+
+			"<img alt=\"%[3]s: goodput, round trip, rate and limit over time\" src=\"%[1]s/%[2]s-light.svg\"></picture>\n\n",
+			filepath.Base(dir), file, s.About)
 	}
 	return nil
 }

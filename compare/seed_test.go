@@ -133,8 +133,9 @@ func TestSLOAnchorMatrix(t *testing.T) {
 			}
 		}
 	}
+	fmt.Fprintf(&out, "\n| arm | held, of %d | where |\n|---|---|---|\n", len(scenarios))
 	for _, a := range arms {
-		fmt.Fprintf(&out, "\n%s held in %d of %d: %s", a.Name, len(held[a.Name]), len(scenarios), strings.Join(held[a.Name], ", "))
+		fmt.Fprintf(&out, "| %s | %d | %s |\n", a.Name, len(held[a.Name]), strings.Join(held[a.Name], ", "))
 	}
 	t.Log(out.String())
 	if len(held["rate-knee"]) < 5 {
