@@ -16,7 +16,7 @@ import (
 // handlerRow: one request through an http.Handler that answers 204. The
 // floor is the bare handler; an arm's own cost is the difference, and
 // measured-floor's is the least of an adaptive one.
-var handlerRow = row{"Handler", []arm{
+var handlerRow = row{"Handler", slices.Concat([]arm{
 	handlerArm("floor", func(h http.Handler) http.Handler { return h }),
 	handlerArm("measured-floor", func(h http.Handler) http.Handler {
 		m := newMeasure()
@@ -30,7 +30,7 @@ var handlerRow = row{"Handler", []arm{
 	handlerArm("failsafehttp", func(h http.Handler) http.Handler {
 		return failsafehttp.NewHandler(h, failsafeAdaptiveHTTP())
 	}),
-}}
+}, oursHandler)}
 
 // transportRow: one request through an http.RoundTripper whose answer costs
 // nothing. The floor is the bare transport; measured-floor is again the least
@@ -64,23 +64,24 @@ var noContent = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 })
 
 func handlerArm(name string, wrap func(http.Handler) http.Handler) arm {
-	return arm{name, func(testing.TB) func() worker {
-		h := wrap(noContent)
-		return func() worker {
-			req := httptest.NewRequest(http.MethodGet, "/things", nil)
-			w := &sink{header: http.Header{}}
-			return func(n int) (served int) {
-				for range n {
-					w.status = 0
-					h.ServeHTTP(w, req)
-					if w.status == http.StatusNoContent {
-						served++
-					}
+	return arm{name, func(testing.TB) func() worker { return handlerWorkers(wrap(noContent)) }}
+}
+
+func handlerWorkers(h http.Handler) func() worker {
+	return func() worker {
+		req := httptest.NewRequest(http.MethodGet, "/things", nil)
+		w := &sink{header: http.Header{}}
+		return func(n int) (served int) {
+			for range n {
+				w.status = 0
+				h.ServeHTTP(w, req)
+				if w.status == http.StatusNoContent {
+					served++
 				}
-				return served
 			}
+			return served
 		}
-	}}
+	}
 }
 
 // echo answers with the response that the request brings along, so that the

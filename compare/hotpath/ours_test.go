@@ -7,6 +7,7 @@ import (
 
 	"agilelimiter"
 	"agilelimiter/httpclient"
+	"agilelimiter/httpserver"
 )
 
 // Ours comes twice in the rows where it matters: with the default law, and
@@ -127,6 +128,10 @@ var oursObserve = ours(func(tb testing.TB, anchor agilelimiter.Anchor) func() wo
 			return n
 		}
 	}
+})
+
+var oursHandler = ours(func(tb testing.TB, anchor agilelimiter.Anchor) func() worker {
+	return handlerWorkers(httpserver.Wrap(noContent, ourConcurrency(tb, roomy, anchor)))
 })
 
 var oursTransport = ours(func(tb testing.TB, anchor agilelimiter.Anchor) func() worker {

@@ -11,6 +11,7 @@ import (
 
 	"agilelimiter"
 	"agilelimiter/httpclient"
+	"agilelimiter/httpserver"
 
 	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
@@ -91,6 +92,11 @@ var oursPanicking = []panicArm{
 		l := ourConcurrency(tb, panicSlots, agilelimiter.AnchorBaseline)
 		return func(fn func()) { _, _ = agilelimiter.Do(l, func() (int, error) { fn(); return 0, nil }) },
 			l.InFlight
+	}, 0},
+	{"agilelimiter httpserver.Wrap", func(tb testing.TB) (func(func()), func() int) {
+		l := ourConcurrency(tb, panicSlots, agilelimiter.AnchorBaseline)
+		return serve(func(h http.Handler) http.Handler { return httpserver.Wrap(h, l) }),
+			func() int { return panicSlots - acquirable(panicSlots, l.TryTake, l.Release) }
 	}, 0},
 	{"agilelimiter httpclient.Wrap", func(tb testing.TB) (func(func()), func() int) {
 		l := ourRate(tb, agilelimiter.AnchorKnee)

@@ -192,6 +192,17 @@ func (r *results) excess(c, over cell, unit string) (value float64, ok bool) {
 	return r.paired(c, over, unit, func(a, b float64) float64 { return a - b })
 }
 
+// added is the median over the rounds of what one cell costs beyond the base,
+// over what the other does.
+func (r *results) added(c, to, base cell, unit string) (value float64, ok bool) {
+	cs, ts, bs := r.values[c][unit], r.values[to][unit], r.values[base][unit]
+	var all []float64
+	for i := range min(len(cs), len(ts), len(bs)) {
+		all = append(all, (cs[i]-bs[i])/(ts[i]-bs[i]))
+	}
+	return median(all)
+}
+
 func (r *results) paired(c, d cell, unit string, f func(a, b float64) float64) (float64, bool) {
 	as, bs := r.values[c][unit], r.values[d][unit]
 	var all []float64

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// ours and floor are the arms that the goals speak about.
+// The arms that the goals and the ratios speak about.
 const (
-	ours  = "agilelimiter"
-	floor = "floor"
+	ours     = "agilelimiter"
+	floor    = "floor"
+	measured = "measured-floor" // around a handler or a transport
 )
 
 // A section is one row of the comparison: a benchmark, how it is read, and
@@ -85,9 +86,10 @@ func (s section) print(w io.Writer, res *results) {
 			body = append(body, []string{arm, number(res.median(c, "ns/op")),
 				number(res.median(c, "B/op")), number(res.median(c, "allocs/op"))})
 		case s.added:
-			header = []string{"limiter", "ns", "added ns", "B", "allocations"}
+			header = []string{"limiter", "ns", "added ns", "× measured-floor's", "B", "allocations"}
 			body = append(body, []string{arm, number(res.median(c, "ns/op")),
 				number(res.excess(c, one(floor), "ns/op")),
+				times(res.added(c, one(measured), one(floor), "ns/op")),
 				number(res.median(c, "B/op")), number(res.median(c, "allocs/op"))})
 		default:
 			header = []string{"limiter", "ns", "× floor", "B", "allocations"}
