@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -145,13 +146,18 @@ func TestWhatAnEndedCallProves(t *testing.T) {
 }
 
 func TestADeadlineOfTheCallersOwnIsReached(t *testing.T) {
-	l, _ := virtualLimit(1, nil)
-	ctx, cancel := context.WithTimeout(context.Background(), ms)
-	defer cancel()
-	err := l.DoContext(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-	if s := l.Stats(); !errors.Is(err, context.DeadlineExceeded) || s.Reached != 1 || s.Truncated != 1 || s.Aborted != 0 {
-		t.Errorf("%v, reached %d, truncated %d, aborted %d, want a truncated sample", err, s.Reached, s.Truncated, s.Aborted)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := fixedLimit(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*ms)
+		defer cancel()
+		err := l.DoContext(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		if s := l.Stats(); err != context.DeadlineExceeded || s.Reached != 1 || s.Truncated != 1 || s.Aborted != 0 {
+			t.Errorf("%v, reached %d, truncated %d, aborted %d, want a truncated sample", err, s.Reached, s.Truncated, s.Aborted)
+		}
+		if l.step(); !near(float64(l.Stats().P50), float64(30*ms), 0.02) {
+			t.Errorf("a sample of %v, want 30 ms", l.Stats().P50)
+		}
+	})
 }
 
 func TestPanicsAndGoexitGiveTheSlotBack(t *testing.T) {

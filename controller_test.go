@@ -549,7 +549,7 @@ func TestUnavailableDoesNotLiftTheBaselineFasterThanAnythingElse(t *testing.T) {
 	tickOf(lim, 100, 20*ms)
 	before := lim.Stats().Baseline
 	for tick := range 1000 {
-		for range 50 {
+		for range 100 {
 			lim.Unavailable()
 		}
 		lim.step()

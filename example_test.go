@@ -82,13 +82,13 @@ func ExampleLimiter() {
 }
 
 func ExampleLimiter_DoContext() {
-	lim := agilelimiter.New(agilelimiter.Config{MinRate: 1, MaxRate: 1, Clock: agilelimiter.NewVirtualClock(start)})
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	lim := agilelimiter.New(agilelimiter.Config{MinRate: 0.01, MaxRate: 0.01, Clock: agilelimiter.NewVirtualClock(start)})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	call := func(context.Context) error { fmt.Println("called"); return nil }
 
 	fmt.Println(lim.DoContext(ctx, call))
-	// The next slot is a second away: no use in waiting for it.
+	// The next slot is 100 s away: no use in waiting for it.
 	err := lim.DoContext(ctx, call)
 	fmt.Println(errors.Is(err, agilelimiter.ErrWait), errors.Is(err, context.DeadlineExceeded))
 	// Output:
