@@ -61,8 +61,8 @@ type recorder struct {
 	counted  agilelimiter.Stats // at openFrom
 	blind    time.Duration      // how long no tick has brought samples
 	blindAt  uint64             // Admitted when that began
-	ring     [ringPoints]point
-	next, n  int
+	ring     [ringPoints]point  // a circle; where nothing has been yet, seq is 0
+	next     int                // the oldest of them
 }
 
 func newRecorder(id identity, clock agilelimiter.Clock, seq *atomic.Uint64) *recorder {
@@ -140,7 +140,6 @@ func (r *recorder) closePoint() {
 	}
 	r.ring[r.next] = *p
 	r.next = (r.next + 1) % ringPoints
-	r.n = min(r.n+1, ringPoints)
 	r.open, r.ticks, r.openFrom, r.counted = point{}, 0, r.elapsed, r.stats
 }
 
@@ -168,8 +167,8 @@ func (r *recorder) snapshot(after, upTo uint64) snapshot {
 		blind: r.blind, unheard: r.stats.Admitted > r.blindAt,
 	}
 	s.elapsed = r.elapsed + s.age
-	for i := range r.n {
-		p := &r.ring[(r.next-r.n+i+ringPoints)%ringPoints]
+	for i := range ringPoints {
+		p := &r.ring[(r.next+i)%ringPoints]
 		if p.seq > after && p.seq <= upTo && s.elapsed-p.elapsed <= r.span() {
 			s.points = append(s.points, *p)
 		}

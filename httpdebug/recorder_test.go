@@ -64,6 +64,9 @@ func TestDecisionsTellTheLastMove(t *testing.T) {
 	page := httpdebug.New()
 	k := newTicker(page, "a", quarter)
 	k.step(nil)
+	if d := read(t, page, "").Limiters[0].Decisions; len(d) != 1 || d[0].Before != 100 || d[0].After != 100 {
+		t.Errorf("the first step moved from nowhere: %+v", d)
+	}
 	for _, target := range []float64{80, 64} {
 		k.step(func(s *agilelimiter.Stats) { s.Target, s.Decision = target, agilelimiter.Backoff })
 	}
@@ -155,6 +158,36 @@ func TestAfter(t *testing.T) {
 	}
 }
 
+// readHook is a clock that runs a function in the middle of a request.
+type readHook struct {
+	agilelimiter.Clock
+	f func()
+}
+
+func (h *readHook) Now() time.Time {
+	if f := h.f; f != nil {
+		h.f = nil
+		f()
+	}
+	return h.Clock.Now()
+}
+
+// TestPointDuringRequest finishes a point after a request has read seq and
+// before it looks at the points: it belongs to the next answer only.
+func TestPointDuringRequest(t *testing.T) {
+	page := httpdebug.New()
+	hook := &readHook{Clock: agilelimiter.SystemClock()}
+	page.WatchConcurrency("first", agilelimiter.ConcurrencyConfig{Clock: hook})
+	k := newTicker(page, "second", time.Second)
+	k.step(nil)
+	hook.f = func() { k.step(nil) }
+	first := read(t, page, "")
+	next := read(t, page, fmt.Sprintf("&after=%d", first.Seq))
+	if a, b := first.Limiters[1].Points.Elapsed, next.Limiters[1].Points.Elapsed; len(a) != 1 || len(b) != 1 || a[0] != 1 || b[0] != 2 {
+		t.Errorf("points at %v, then at %v; want one at 1 s, then one at 2 s", a, b)
+	}
+}
+
 // TestClockStepsBack: no time passes then, and it goes on from there.
 func TestClockStepsBack(t *testing.T) {
 	page := httpdebug.New()
@@ -210,6 +243,12 @@ func TestNotes(t *testing.T) {
 			}
 		}, nil},
 		{"no calls", func(k *ticker) {
+			for range 12 {
+				k.step(func(s *agilelimiter.Stats) { s.Samples = 0 })
+			}
+		}, []string{"info: No calls for 3 s; the rate stands still."}},
+		{"no calls any more", func(k *ticker) {
+			k.step(func(s *agilelimiter.Stats) { s.Admitted = 5 })
 			for range 12 {
 				k.step(func(s *agilelimiter.Stats) { s.Samples = 0 })
 			}
