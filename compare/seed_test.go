@@ -58,6 +58,17 @@ func playAll(t *testing.T, s Situation, arms []arm.Arm, seed uint64) []Result {
 	return results
 }
 
+// missed fails the test in virtual time. On the wall clock the figures depend
+// on the machine and on what else it does, and the miss is only logged.
+func missed(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if *real {
+		t.Logf("missed: "+format, args...)
+		return
+	}
+	t.Errorf(format, args...)
+}
+
 func perSecond(r Result, s Situation) float64 { return float64(r.Good) / s.Length.Seconds() }
 
 // TestSLOAnchorVsUber: latency rises from 20 to 70 ms at 5 s, well inside the
@@ -74,14 +85,14 @@ func TestSLOAnchorVsUber(t *testing.T) {
 		t.Logf("%-14s goodput %5.1f/s, %3.0f %% inside the SLO, mean round trip at the end %3.0f ms, rate at the end %4.0f/s",
 			arms[i].Name, good[r.Arm], 100*r.inside(), r.RTT[len(r.RTT)-2], r.Target[len(r.Target)-1])
 		if last := r.Target[len(r.Target)-1]; r.Arm == "rate-baseline" && last > 22 {
-			t.Errorf("AnchorBaseline ends at %.0f/s, want its MinRate, 20/s", last)
+			missed(t, "AnchorBaseline ends at %.0f/s, want its MinRate, 20/s", last)
 		}
 	}
 	if good["rate-slo"] < 1.5*good["rate-baseline"] {
-		t.Errorf("AnchorSLO %.1f/s, AnchorBaseline %.1f/s: want it half as much again", good["rate-slo"], good["rate-baseline"])
+		missed(t, "AnchorSLO %.1f/s, AnchorBaseline %.1f/s: want it half as much again", good["rate-slo"], good["rate-baseline"])
 	}
 	if good["rate-knee"] < 0.9*good["uber(140)"] {
-		t.Errorf("AnchorKnee %.1f/s, a rate set by somebody who knew %.1f/s: want 90 %% of it",
+		missed(t, "AnchorKnee %.1f/s, a rate set by somebody who knew %.1f/s: want 90 %% of it",
 			good["rate-knee"], good["uber(140)"])
 	}
 }
@@ -139,9 +150,9 @@ func TestSLOAnchorMatrix(t *testing.T) {
 	}
 	t.Log(out.String())
 	if len(held["rate-knee"]) < 5 {
-		t.Errorf("AnchorKnee held in %v only", held["rate-knee"])
+		missed(t, "AnchorKnee held in %v only", held["rate-knee"])
 	}
 	if slices.Contains(held["uber(140)"], "capacity drop") || slices.Contains(held["rate-baseline"], "benign bump") {
-		t.Error("the scenarios do not tell the arms apart")
+		missed(t, "the scenarios do not tell the arms apart")
 	}
 }

@@ -62,7 +62,8 @@ type job struct {
 	done    func(Outcome, time.Duration)
 	ended   bool // answered, or given up by its caller
 	timeout *time.Timer
-	finish  float64 // under processor sharing: the attained service at which it is done
+	finish  float64       // under processor sharing: the attained service at which it is done
+	free    time.Duration // under FIFO: when its worker is free again
 }
 
 // Start sets time 0 to now.
@@ -107,7 +108,7 @@ func (s *Server) Send(c Call, done func(Outcome, time.Duration)) {
 	case s.Sharing:
 		s.share.enter(s, j)
 	case s.busy < s.Workers(j.sent):
-		s.serve(j)
+		s.serve(j, j.sent)
 	case s.Queue > 0 && len(s.queue) >= s.Queue:
 		s.endAfter(rejectTime, j, Busy)
 	default:
@@ -115,22 +116,25 @@ func (s *Server) Send(c Call, done func(Outcome, time.Duration)) {
 	}
 }
 
-// serve gives j a worker. The caller holds mu.
-func (s *Server) serve(j *job) {
+// serve gives j a worker from at on. The caller holds mu.
+func (s *Server) serve(j *job, at time.Duration) {
 	s.busy++
-	work := time.Duration(float64(j.Work) * s.Slow.At(s.Now(), 1))
-	time.AfterFunc(work+j.grain(), func() { s.served(j) })
+	work := time.Duration(float64(j.Work) * s.Slow.At(at, 1))
+	j.free = at + work + j.grain()
+	time.AfterFunc(j.free-s.Now(), func() { s.served(j) })
 }
 
-// served takes the worker back and gives it to the next caller who still waits.
+// served takes the worker back and gives it to the next caller who still waits,
+// from the moment at which it was free: on the wall clock timers are late, and
+// a busy worker must not lose capacity by that.
 func (s *Server) served(j *job) {
 	s.mu.Lock()
 	s.busy--
-	for now := s.Now(); len(s.queue) > 0 && s.busy < s.Workers(now); {
+	for len(s.queue) > 0 && s.busy < s.Workers(j.free) {
 		next := s.queue[0]
 		s.queue = s.queue[1:]
 		if !next.ended {
-			s.serve(next)
+			s.serve(next, max(j.free, next.sent))
 		}
 	}
 	s.mu.Unlock()
