@@ -43,10 +43,11 @@ func bucketOf(d time.Duration) int {
 	return min(1+octave*subBuckets+int(fraction*subBuckets>>32), numBuckets-1)
 }
 
-// valueOf returns the latency that bucket i stands for.
+// valueOf returns the latency that bucket i stands for. The first one stands
+// for its upper end, so that 1 µs is read within 2 % and anything less as 1 µs.
 func valueOf(i int) time.Duration {
 	if i == 0 {
-		return 1 << (unitBits - 1)
+		return 1<<unitBits - 20
 	}
 	octave, sub := uint(i-1)/subBuckets, (i-1)%subBuckets
 	start := float64(uint64(1) << (unitBits + octave))
