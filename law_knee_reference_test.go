@@ -271,13 +271,13 @@ type kneeWorld struct {
 }
 
 const (
-	calm = iota
-	slow
-	refusing
-	hanging
-	hits
-	chaos
-	regimes
+	kneeCalm = iota
+	kneeSlow
+	kneeRefusing
+	kneeHanging
+	kneeHits
+	kneeChaos
+	kneeRegimes
 )
 
 func newKneeWorld(r *rand.Rand, p *params, rate bool) *kneeWorld {
@@ -296,7 +296,7 @@ func (w *kneeWorld) around(x float64) int {
 func (w *kneeWorld) next(u float64, slo float64) tickInput {
 	if w.left == 0 {
 		w.left = 1 + w.r.IntN(60)
-		w.regime = w.r.IntN(regimes)
+		w.regime = w.r.IntN(kneeRegimes)
 		if w.r.IntN(3) == 0 || w.capacity == 0 {
 			w.capacity = w.logUniform(1, 1e5)
 		}
@@ -306,12 +306,12 @@ func (w *kneeWorld) next(u float64, slo float64) tickInput {
 		w.demand = w.capacity * w.logUniform(0.2, 20)
 	}
 	w.left--
-	if w.regime == chaos {
+	if w.regime == kneeChaos {
 		return w.anything(u)
 	}
 	in := tickInput{binding: true}
 	capacity, base := w.capacity, w.base
-	if w.regime == slow {
+	if w.regime == kneeSlow {
 		base *= 4
 	}
 	before := w.open
@@ -324,9 +324,9 @@ func (w *kneeWorld) next(u float64, slo float64) tickInput {
 	w.open = min(w.open, 1e7) + float64(in.admitted)
 	done := 0.0
 	switch w.regime {
-	case refusing:
+	case kneeRefusing:
 		in.unreachable = int(w.open)
-	case hanging:
+	case kneeHanging:
 		if w.r.IntN(2) == 0 {
 			in.truncated = int(w.open / 2)
 			in.reached = in.truncated
@@ -336,7 +336,7 @@ func (w *kneeWorld) next(u float64, slo float64) tickInput {
 		done = min(w.open*min(1, w.tick/base), capacity*w.tick)
 		in.reached = min(int(w.open), w.around(done))
 	}
-	if w.regime == hits {
+	if w.regime == kneeHits {
 		in.aborted = in.reached * 19 / 20
 		in.reached -= in.aborted
 	}

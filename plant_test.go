@@ -51,9 +51,9 @@ const plantBinSize = 250 * time.Millisecond
 type plantFault uint8
 
 const (
-	healthy plantFault = iota
-	refuse             // every call is refused within 0.1 ms
-	hang               // calls are accepted and never answered
+	plantUp      plantFault = iota
+	plantRefuses            // every call is refused within 0.1 ms
+	plantHangs              // calls are accepted and never answered
 )
 
 // plantBin is what the callers saw in one stretch of time.
@@ -98,7 +98,7 @@ func newPlant(seed uint64) *plant {
 		workers: func(time.Duration) int { return 10 },
 		service: 20 * time.Millisecond,
 		base:    func(time.Duration) time.Duration { return 0 },
-		fault:   func(time.Duration) plantFault { return healthy },
+		fault:   func(time.Duration) plantFault { return plantUp },
 		slo:     200 * time.Millisecond,
 		clock:   NewVirtualClock(time.Time{}),
 		r:       rand.New(rand.NewPCG(seed, 0x9a27)),
@@ -239,10 +239,10 @@ func (p *plant) send() {
 		p.after(p.timeout, func() { p.ended(c, Reached, true) })
 	}
 	switch p.fault(c.sent) {
-	case refuse:
+	case plantRefuses:
 		p.after(100*time.Microsecond, func() { p.ended(c, Unreachable, false) })
 		return
-	case hang:
+	case plantHangs:
 		return
 	}
 	if p.r.Float64() < p.hits {
