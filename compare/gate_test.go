@@ -121,9 +121,11 @@ func writeBounds(t *testing.T, lines [][]string) {
 }
 
 // TestRepeats: the same calls meet the same limiter and the same things
-// happen, to the last digit.
+// happen, to the last digit. Arms that wake several waiters in one instant are
+// not among them: what those do next depends on when the operating system
+// interrupts the process.
 func TestRepeats(t *testing.T) {
-	j := job{Situation: "cap_drop", Arms: []string{"oracle", "rate-knee", "limit-knee", "failsafe-wait", "uber"}, Seed: 7}
+	j := job{Situation: "cap_drop", Arms: []string{"oracle", "rate-knee", "limit-knee", "vegas", "uber"}, Seed: 7}
 	results, err := spread(command(t), []job{j, j}, 2)
 	if err != nil {
 		t.Fatal(err)

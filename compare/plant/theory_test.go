@@ -80,9 +80,9 @@ func TestTheory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &Server{Workers: workers(c.workers), Sharing: c.sharing}
-			got := sojourn(t, s, Mix{Mean: mean, Dist: c.dist}, c.rho, 100_000)
+			got := sojourn(t, s, Mix{Mean: mean, Dist: c.dist}, c.rho, 200_000)
 			t.Logf("mean round trip %.3f service times, theory %.3f", got, c.want)
-			if math.Abs(got/c.want-1) > 0.04 {
+			if math.Abs(got/c.want-1) > 0.03 {
 				t.Errorf("mean round trip %.3f service times, theory says %.3f", got, c.want)
 			}
 		})
