@@ -40,6 +40,9 @@ func TestStartTwiceIsStartOnce(t *testing.T) {
 	lim := New(Config{MinRate: 1, MaxRate: 1000, InitialRate: 100, SlowStartGain: 1, Clock: clock})
 	lim.Start()
 	lim.Start()
+	if got := clock.Sleepers(); got != 1 {
+		t.Errorf("%d timers armed by two Starts, want 1", got)
+	}
 	observe(lim, 10, 20*ms)
 	clock.Advance(250 * ms)
 	if got := lim.Rate(); got != 105 || lim.Stats().Ticks != 1 {
@@ -79,6 +82,11 @@ func TestStopAndStartAgain(t *testing.T) {
 	clock.Advance(200 * ms)
 	if ticks() != 20 {
 		t.Errorf("%d ticks, want 20: the timer of the first Start has fired", ticks())
+	}
+	// Nor where it was about to run when it was stopped.
+	lim.loop.fire(lim.loop.run - 1)
+	if ticks() != 20 {
+		t.Errorf("%d ticks, want 20: a timer of an earlier Start made a step", ticks())
 	}
 	clock.Advance(50 * ms)
 	if ticks() != 21 {
