@@ -1,0 +1,185 @@
+// Package httpserver puts an agilelimiter.ConcurrencyLimiter in front of an
+// http.Handler: Wrap admits as many requests at once as the limiter allows,
+// answers the others with 429 at once, and feeds back how long the admitted
+// ones took.
+//
+// Apply it once, around everything that competes for the same resources, and
+// mount what must stay readable while the service is saturated (health checks,
+// StatsHandler, metrics) outside of it.
+//
+// With http.TimeoutHandler the order matters: put Wrap inside,
+//
+//	http.TimeoutHandler(httpserver.Wrap(h, lim), time.Second, "")
+//
+// so that a slot is held until the handler has really returned, and a request
+// that ran out of time is evidence. The other way round the slot would be free
+// as soon as the 503 is out while the handler goes on working, and nothing
+// would bound the number of those.
+//
+// A request whose client leaves proves nothing and is dropped. If clients lose
+// patience before the service is slower than it should be, everything that an
+// overload slows down is dropped, and the limiter sees the rest. Let the service
+// lose patience first: a TimeoutHandler, or a context deadline in a middleware
+// around Wrap, shorter than the clients' own time-out makes those requests
+// evidence.
+package httpserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"agilelimiter"
+)
+
+// Option changes what Wrap does.
+type Option func(*handler)
+
+// WithVerdict replaces DefaultVerdict by v. A nil v panics.
+func WithVerdict(v Verdict) Option {
+	if v == nil {
+		panic("agilelimiter/httpserver: WithVerdict: nil Verdict")
+	}
+	return func(h *handler) { h.verdict = v }
+}
+
+// WithRetryAfter adds a Retry-After header to refusals: d in whole seconds,
+// rounded up so that nobody comes back too early. The value is constant, as a
+// limiter that follows latency does not know when there will be room. 0, the
+// default, means no header; a negative d panics.
+func WithRetryAfter(d time.Duration) Option {
+	if d < 0 {
+		panic(fmt.Sprintf("agilelimiter/httpserver: WithRetryAfter(%v): must not be negative", d))
+	}
+	seconds := d / time.Second
+	if d%time.Second > 0 {
+		seconds++
+	}
+	return func(h *handler) {
+		h.retryAfter = ""
+		if seconds > 0 {
+			h.retryAfter = strconv.FormatInt(int64(seconds), 10)
+		}
+	}
+}
+
+// WithStatus changes the status of refusals, 429 Too Many Requests by default;
+// 503 Service Unavailable is the other usual one. A status outside [400, 599]
+// panics.
+func WithStatus(status int) Option {
+	if status < 400 || status > 599 {
+		panic(fmt.Sprintf("agilelimiter/httpserver: WithStatus(%d): must lie in [400, 599]", status))
+	}
+	return func(h *handler) { h.status = status }
+}
+
+// WithShedHandler lets refused answer the requests that were not admitted, in
+// place of the plain text default. It gets the server's own ResponseWriter, with
+// Retry-After set if there is one, and must write the status itself: WithStatus
+// does not apply. It runs without a slot, so it should be quick. A nil refused
+// panics.
+func WithShedHandler(refused http.Handler) Option {
+	if refused == nil {
+		panic("agilelimiter/httpserver: WithShedHandler: nil Handler")
+	}
+	return func(h *handler) { h.refused = refused }
+}
+
+// Wrap returns a Handler that runs next for the requests that lim admits and
+// sheds the others at once, by default with 429. A nil next, lim or Option
+// panics.
+//
+// The slot is held until next returns. The Verdict then judges the request,
+// once, and the time that next took is fed back. Not judged, but counted as
+// Aborted, are requests whose client has left meanwhile (the request's context
+// was cancelled) and those in which next or the Verdict panicked or called
+// runtime.Goexit; the panic goes on, http.ErrAbortHandler too. A context
+// deadline that ran out, http.TimeoutHandler's say, is not a client that left:
+// judged Reached, it is reported by ObserveTruncated. An undefined Outcome
+// counts as Reached. Shed requests are neither measured nor judged.
+//
+// The ResponseWriter that next gets offers of http.Flusher, http.Hijacker,
+// http.Pusher and io.ReaderFrom exactly what the server's own offers, and the
+// rest of it by Unwrap through http.ResponseController.
+func Wrap(next http.Handler, lim *agilelimiter.ConcurrencyLimiter, opts ...Option) http.Handler {
+	if next == nil {
+		panic("agilelimiter/httpserver: Wrap: nil Handler")
+	}
+	if lim == nil {
+		panic("agilelimiter/httpserver: Wrap: nil ConcurrencyLimiter")
+	}
+	h := &handler{next: next, lim: lim, verdict: DefaultVerdict, status: http.StatusTooManyRequests}
+	for _, o := range opts {
+		if o == nil {
+			panic("agilelimiter/httpserver: Wrap: nil Option")
+		}
+		o(h)
+	}
+	return h
+}
+
+// Middleware is Wrap in the shape that routers take: chi's Use, echo's
+// WrapMiddleware. All handlers that it wraps share lim's budget. It panics where
+// Wrap would.
+func Middleware(lim *agilelimiter.ConcurrencyLimiter, opts ...Option) func(http.Handler) http.Handler {
+	// Found here and not when the first route is mounted.
+	Wrap(http.NotFoundHandler(), lim, opts...)
+	return func(next http.Handler) http.Handler { return Wrap(next, lim, opts...) }
+}
+
+type handler struct {
+	next       http.Handler
+	lim        *agilelimiter.ConcurrencyLimiter
+	verdict    Verdict
+	refused    http.Handler // nil: plain text
+	status     int
+	retryAfter string // empty: none
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.lim.TryTake() {
+		h.shed(w, r)
+		return
+	}
+	start := h.lim.Elapsed()
+	var d time.Duration
+	outcome, truncated := agilelimiter.Aborted, false
+	// Deferred, so that a panic or Goexit gives the slot back too, without
+	// evidence. It is not recovered.
+	defer func() {
+		h.lim.Release()
+		if truncated {
+			h.lim.ObserveTruncated(d)
+		} else {
+			h.lim.Record(outcome, d)
+		}
+	}()
+	watched, watch := observe(w, r)
+	h.next.ServeHTTP(watched, r)
+	d = h.lim.Elapsed() - start
+	outcome, truncated = h.judge(r, watch, d)
+}
+
+// judge returns what a finished request proves; truncated stands for Reached
+// with a duration that is only a lower bound.
+func (h *handler) judge(r *http.Request, w *writer, d time.Duration) (o agilelimiter.Outcome, truncated bool) {
+	ended := r.Context().Err()
+	if ended == context.Canceled {
+		return agilelimiter.Aborted, false
+	}
+	o = h.verdict(r, w.final(), w.Header(), d)
+	return o, ended != nil && o != agilelimiter.Unreachable && o != agilelimiter.Aborted
+}
+
+func (h *handler) shed(w http.ResponseWriter, r *http.Request) {
+	if h.retryAfter != "" {
+		w.Header().Set("Retry-After", h.retryAfter)
+	}
+	if h.refused != nil {
+		h.refused.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, http.StatusText(h.status), h.status)
+}
