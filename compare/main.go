@@ -33,6 +33,7 @@ func main() {
 		csvFile   = flag.String("csv", "", "write one line a run to this `file`")
 		plots     = flag.String("plots", "", "write pictures to this `directory` instead of tables")
 		brief     = flag.Bool("brief", false, "only the summary, the shares and the percentages inside the SLO")
+		summary   = flag.Bool("summary", false, "only the summary")
 		list      = flag.Bool("list", false, "list arms and situations")
 		child     = flag.String("job", "", "internal: one job, as JSON; the results go to standard output")
 	)
@@ -63,7 +64,14 @@ func main() {
 	if *csvFile != "" {
 		exit(writeCSV(*csvFile, results))
 	}
-	writeMarkdown(os.Stdout, chosen, arms, results, *brief)
+	shown := metrics
+	switch {
+	case *summary:
+		shown = nil
+	case *brief:
+		shown = metrics[:2]
+	}
+	writeMarkdown(os.Stdout, chosen, arms, results, shown)
 	fmt.Fprintf(os.Stderr, "%d runs in %.0f s\n", len(results), time.Since(start).Seconds())
 }
 

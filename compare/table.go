@@ -82,16 +82,12 @@ var metrics = []metric{
 		where: func(s Situation) bool { return s.Instances > 1 }},
 }
 
-func writeMarkdown(w io.Writer, situations []Situation, arms []arm.Arm, results []Result, brief bool) {
+func writeMarkdown(w io.Writer, situations []Situation, arms []arm.Arm, results []Result, shown []metric) {
 	g := gridOf(results)
 	fmt.Fprintf(w, "### Summary\n\n| arm | geometric mean | worst | in |\n|---|---|---|---|\n")
 	for _, a := range arms {
 		worst, at, geometric := g.summary(situations, a.Name)
 		fmt.Fprintf(w, "| %s | %.3f | %.2f | %s |\n", a.Name, geometric, worst, at)
-	}
-	shown := metrics
-	if brief {
-		shown = metrics[:2]
 	}
 	for _, m := range shown {
 		var rows []Situation
@@ -112,7 +108,7 @@ func writeMarkdown(w io.Writer, situations []Situation, arms []arm.Arm, results 
 			fmt.Fprintln(w)
 		}
 	}
-	if !brief {
+	if len(shown) == len(metrics) {
 		writeRecovery(w, g, situations, arms)
 	}
 }
