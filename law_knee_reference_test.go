@@ -435,7 +435,7 @@ func differKnee(seed uint64, ticks int, seen *[NumDecisions]int) error {
 
 func TestKneeIsTheSpecification(t *testing.T) {
 	var seen [NumDecisions]int
-	const seeds, ticks = 4000, 500
+	const seeds, ticks = 2000, 500
 	for seed := range uint64(seeds) {
 		if err := differKnee(seed, ticks, &seen); err != nil {
 			t.Fatal(err)

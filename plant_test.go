@@ -1,9 +1,8 @@
 package agilelimiter
 
 import (
-	"context"
 	"math/rand/v2"
-	"runtime"
+	"slices"
 	"time"
 )
 
@@ -11,9 +10,8 @@ import (
 // an account of how they fared. It runs on a VirtualClock: the same seed gives
 // the same run, to the last call.
 //
-// Everything happens in the goroutine that moves the clock, but for a caller
-// who waits for a rate: Take blocks, so each of those is a goroutine, and the
-// clock does not go on before it has handed over what it got.
+// Everything happens in the goroutine that moves the clock. Take would block it,
+// so a caller who waits for a rate stands in the bucket's queue without one.
 type plant struct {
 	// The server.
 	workers func(t time.Duration) int // calls served at once
@@ -32,12 +30,10 @@ type plant struct {
 
 	clock   *VirtualClock
 	r       *rand.Rand
-	admit   func(context.Context) // offers one call
+	admit   func() // offers one call
 	end     func(o Outcome, rtt time.Duration, truncated bool)
 	rate    *Limiter // nil: a limit
-	waiting map[int]*plantWaiter
-	nextID  int
-	answers chan plantAnswer
+	waiting []*plantWaiter
 
 	busy  int
 	queue []*plantCall
@@ -76,13 +72,8 @@ type plantCall struct {
 }
 
 type plantWaiter struct {
-	cancel context.CancelFunc
-	timer  Timer
-}
-
-type plantAnswer struct {
-	id  int
-	err error
+	*waiter
+	timer Timer
 }
 
 // Now and AfterFunc make plant the limiter's clock: whatever runs may have
@@ -102,8 +93,6 @@ func newPlant(seed uint64) *plant {
 		slo:     200 * time.Millisecond,
 		clock:   NewVirtualClock(time.Time{}),
 		r:       rand.New(rand.NewPCG(seed, 0x9a27)),
-		waiting: map[int]*plantWaiter{},
-		answers: make(chan plantAnswer, 1<<16),
 	}
 }
 
@@ -117,12 +106,12 @@ func (p *plant) runRate(cfg Config, length time.Duration) *plant {
 	cfg.Clock, cfg.OnTick, cfg.Anchor = p, p.ticked, AnchorKnee
 	l := New(cfg)
 	p.rate = l
-	p.admit = func(ctx context.Context) {
+	p.admit = func() {
 		if _, ok := l.TryTake(); ok {
 			p.send()
 			return
 		}
-		p.wait(ctx)
+		p.wait()
 	}
 	p.end = func(o Outcome, rtt time.Duration, truncated bool) {
 		switch {
@@ -142,7 +131,7 @@ func (p *plant) runRate(cfg Config, length time.Duration) *plant {
 func (p *plant) runLimit(cfg ConcurrencyConfig, length time.Duration) *plant {
 	cfg.Clock, cfg.OnTick, cfg.Anchor = p, p.ticked, AnchorKnee
 	l := NewConcurrency(cfg)
-	p.admit = func(context.Context) {
+	p.admit = func() {
 		if l.TryTake() {
 			p.send()
 		}
@@ -163,17 +152,12 @@ func (p *plant) runLimit(cfg ConcurrencyConfig, length time.Duration) *plant {
 }
 
 func (p *plant) run(length time.Duration) {
-	ctx, cancel := context.WithCancel(context.Background())
 	p.bins = make([]plantBin, length/plantBinSize+1)
 	for range p.backlog {
 		p.enter(&plantCall{ended: true})
 	}
-	p.after(p.gap(), func() { p.arrive(ctx) })
+	p.after(p.gap(), p.arrive)
 	p.clock.Advance(length)
-	cancel()
-	for range p.waiting {
-		<-p.answers
-	}
 }
 
 func (p *plant) elapsed() time.Duration { return p.clock.Now().Sub(time.Time{}) }
@@ -186,47 +170,36 @@ func (p *plant) gap() time.Duration {
 	return time.Duration(p.r.ExpFloat64() / p.load * float64(time.Second))
 }
 
-func (p *plant) arrive(ctx context.Context) {
+func (p *plant) arrive() {
 	p.bin().offered++
-	p.admit(ctx)
-	p.after(p.gap(), func() { p.arrive(ctx) })
+	p.admit()
+	p.after(p.gap(), p.arrive)
 }
 
-// wait lets one caller wait for the rate in a goroutine of its own, and returns
-// once it stands in the queue.
-func (p *plant) wait(ctx context.Context) {
-	id, before := p.nextID, p.rate.Waiting()
-	p.nextID++
-	ctx, cancel := context.WithCancel(ctx)
-	w := &plantWaiter{cancel: cancel}
-	p.waiting[id] = w
-	go func() {
-		_, err := p.rate.TakeContext(ctx)
-		p.answers <- plantAnswer{id, err}
-	}()
-	for p.rate.Waiting() == before {
-		runtime.Gosched()
-	}
+// wait lets one caller wait for the rate, in the bucket's own queue but without
+// a goroutine that blocks.
+func (p *plant) wait() {
+	b := &p.rate.bucket
+	now := p.rate.Elapsed()
+	b.mu.Lock()
+	w := &plantWaiter{waiter: b.push(now)}
+	b.mu.Unlock()
+	p.waiting = append(p.waiting, w)
 	w.timer = p.after(max(p.patience, 500*time.Millisecond), func() {
-		cancel()
-		p.answer()
+		if b.leave(w.waiter) {
+			p.waiting = slices.DeleteFunc(p.waiting, func(other *plantWaiter) bool { return other == w })
+		}
 	})
 }
 
 // collect takes over from those who have got their slot.
 func (p *plant) collect() {
-	for p.rate != nil && p.rate.Waiting() < len(p.waiting) {
-		p.answer()
-	}
-}
-
-func (p *plant) answer() {
-	a := <-p.answers
-	w := p.waiting[a.id]
-	delete(p.waiting, a.id)
-	w.cancel()
-	w.timer.Stop()
-	if a.err == nil {
+	for len(p.waiting) > 0 && p.waiting[0].granted {
+		w := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		w.timer.Stop()
+		<-w.ready
+		p.rate.bucket.woke(w.waiter, p.rate.Elapsed())
 		p.send()
 	}
 }
