@@ -323,23 +323,32 @@ func TestClientStreamEnds(t *testing.T) {
 	}
 }
 
-// A stream that could not be opened is reported by grpc-go and by the streamer's
-// error; it ends once.
+// A stream that could not be opened is reported by the streamer's error, and by
+// grpc-go too if it had come to know of the stream; it ends once.
 func TestClientStreamNotOpened(t *testing.T) {
-	lim := fastRate()
 	unavailable := status.Error(codes.Unavailable, "")
-	_, err := limitergrpc.StreamClientInterceptor(lim, limitergrpc.WithStreamVerdict(limitergrpc.DefaultClientVerdict))(
-		t.Context(), nil, nil, "",
-		func(_ context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			for _, o := range opts {
-				o.(grpc.OnFinishCallOption).OnFinish(unavailable)
+	for _, tt := range []struct {
+		name  string
+		known bool
+	}{{"known to grpc-go", true}, {"not known", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			lim := fastRate()
+			_, err := limitergrpc.StreamClientInterceptor(lim, limitergrpc.WithStreamVerdict(limitergrpc.DefaultClientVerdict))(
+				t.Context(), nil, nil, "",
+				func(_ context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+					if tt.known {
+						for _, o := range opts {
+							o.(grpc.OnFinishCallOption).OnFinish(unavailable)
+						}
+					}
+					return nil, unavailable
+				})
+			if err != unavailable {
+				t.Errorf("got %v", err)
 			}
-			return nil, unavailable
+			wantCounts(t, lim.Stats(), counts{Admitted: 1, Unreachable: 1})
 		})
-	if err != unavailable {
-		t.Errorf("got %v", err)
 	}
-	wantCounts(t, lim.Stats(), counts{Admitted: 1, Unreachable: 1})
 }
 
 // Two calls side by side with one slice of options that has room to grow.

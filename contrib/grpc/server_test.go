@@ -339,6 +339,32 @@ func TestServerResetAtTheDeadline(t *testing.T) {
 	}
 }
 
+// A handler may wrap what its deadline did to it in any status.
+func TestServerDeadlineUnderAnotherName(t *testing.T) {
+	lim := fixedLimit(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	limitergrpc.UnaryServerInterceptor(lim)(ctx, nil, nil, func(context.Context, any) (any, error) {
+		return nil, status.Error(codes.Internal, "query failed")
+	})
+	wantCounts(t, lim.Stats(), counts{Admitted: 1, Reached: 1, Truncated: 1})
+}
+
+// A deadline that the verdict puts down to something else is no lower bound.
+func TestServerVerdictOverADeadline(t *testing.T) {
+	for outcome, want := range map[agilelimiter.Outcome]counts{
+		agilelimiter.Unreachable: {Admitted: 1, Unreachable: 1},
+		agilelimiter.Aborted:     {Admitted: 1, Aborted: 1},
+	} {
+		lim := fixedLimit(1)
+		verdict := limitergrpc.WithVerdict(func(codes.Code, error, time.Duration) agilelimiter.Outcome { return outcome })
+		limitergrpc.UnaryServerInterceptor(lim, verdict)(t.Context(), nil, nil, func(context.Context, any) (any, error) {
+			return nil, context.DeadlineExceeded
+		})
+		wantCounts(t, lim.Stats(), want)
+	}
+}
+
 func TestServerStreamHoldsItsSlot(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -47,7 +47,7 @@ type Exporter struct {
 	registration metric.Registration
 
 	mu       sync.Mutex // guards what follows; free while sources are read
-	limiters []*limiter // replaced, never changed in place
+	limiters []*limiter // appended to or replaced: observe reads it without the lock
 	closed   bool
 }
 
@@ -117,7 +117,7 @@ func (e *Exporter) Add(name string, source Source, opts ...Option) error {
 			return fmt.Errorf("%sAdd: a limiter %q is there already", prefix, name)
 		}
 	}
-	e.limiters = append(e.limiters[:len(e.limiters):len(e.limiters)], l)
+	e.limiters = append(e.limiters, l)
 	return nil
 }
 

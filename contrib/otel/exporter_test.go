@@ -186,6 +186,9 @@ func TestValues(t *testing.T) {
 	want["concurrency.floor api"] = point{"{request}", "gauge", 5}
 	want["concurrency.ceiling api"] = point{"{request}", "gauge", 200}
 	want["concurrency.peak api"] = point{"{request}", "gauge", 9}
+	if rate.calls != 1 {
+		t.Errorf("Add read the source %d times, want once", rate.calls)
+	}
 	rate.calls, limit.calls = 0, 0
 	wantPoints(t, collect(t, reader), want)
 	if rate.calls != 1 || limit.calls != 1 {
@@ -277,6 +280,9 @@ func TestRemoveAndShutdown(t *testing.T) {
 	if got := collect(t, reader); len(got) != 0 {
 		t.Errorf("observed after Shutdown: %v", got)
 	}
+	if e.Remove("b") {
+		t.Error("b outlived Shutdown")
+	}
 	if err := e.Add("c", lim); err == nil {
 		t.Error("Add after Shutdown succeeded")
 	}
@@ -313,33 +319,55 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// failing is a meter that makes no instrument of one name, and no registration
-// for an empty one.
-type failing struct {
+// stubborn is a meter that makes no instrument of one name, and registrations
+// that fail or cannot be undone.
+type stubborn struct {
 	metric.Meter
-	name string
+	name          string
+	noCallback    bool
+	unregistering int
 }
 
 var errMeter = errors.New("the meter will not")
 
-func (f failing) Float64ObservableGauge(name string, opts ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
-	if name == f.name {
+func (m *stubborn) Float64ObservableGauge(name string, opts ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	if name == m.name {
 		return nil, errMeter
 	}
-	return f.Meter.Float64ObservableGauge(name, opts...)
+	return m.Meter.Float64ObservableGauge(name, opts...)
 }
 
-func (f failing) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
-	return nil, errMeter
+func (m *stubborn) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
+	if m.noCallback {
+		return nil, errMeter
+	}
+	return registration{meter: m}, nil
 }
 
-var _ embedded.Meter = failing{}
+type registration struct {
+	embedded.Registration
+	meter *stubborn
+}
+
+func (r registration) Unregister() error { r.meter.unregistering++; return errMeter }
 
 func TestMeterFails(t *testing.T) {
-	for _, name := range []string{"agilelimiter.rate.floor", ""} {
-		if _, err := limiterotel.New(failing{noop.Meter{}, name}); !errors.Is(err, errMeter) {
-			t.Errorf("failing %q: %v", name, err)
-		}
+	if _, err := limiterotel.New(&stubborn{Meter: noop.Meter{}, name: "agilelimiter.rate.floor"}); !errors.Is(err, errMeter) {
+		t.Errorf("no instrument: %v", err)
+	}
+	if _, err := limiterotel.New(&stubborn{Meter: noop.Meter{}, noCallback: true}); !errors.Is(err, errMeter) {
+		t.Errorf("no callback: %v", err)
+	}
+	m := &stubborn{Meter: noop.Meter{}}
+	e, err := limiterotel.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Shutdown(); !errors.Is(err, errMeter) {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if err := e.Shutdown(); err != nil || m.unregistering != 1 {
+		t.Errorf("second Shutdown: %v, unregistered %d times", err, m.unregistering)
 	}
 }
 

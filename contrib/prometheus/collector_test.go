@@ -105,6 +105,9 @@ func TestRateOverHTTP(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(limiterprom.NewCollector("orders", source,
 		limiterprom.WithKind(limiterprom.Rate), limiterprom.WithSLOTarget(100*time.Millisecond)))
+	if source.calls != 1 {
+		t.Errorf("NewCollector read the source %d times, want once", source.calls)
+	}
 	source.calls = 0
 	got := scrape(t, r)
 	if source.calls != 1 {
