@@ -91,7 +91,8 @@ func (t *timebase) wall(d time.Duration) time.Time { return t.epoch.Add(d) }
 // the goroutine that moves the clock, one after the other, so the library's own
 // work, the controller's steps and the granting of slots, is finished when
 // Advance returns. A goroutine that sleeps on the clock or waits for a slot is
-// woken, and what it then does is not waited for.
+// woken, and what it then does is not waited for. Two Advance calls at the same
+// time share their way: the later one ends where the further of the two ends.
 //
 // The zero value stands at the zero time and is ready for use. All methods are
 // safe for concurrent use. A function run by the clock must not wait for the
@@ -155,13 +156,14 @@ func (c *VirtualClock) Advance(d time.Duration) {
 // run after the time that they were armed for.
 func (c *VirtualClock) Jump(d time.Duration) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if d < 0 {
 		c.start = c.start.Add(d)
-		return
+	} else {
+		c.elapsed += d
+		c.runDue(c.elapsed, false)
 	}
-	c.elapsed += d
-	c.runDue(c.elapsed, false)
+	// Not deferred: the mutex is free while a function runs, also if it panics.
+	c.mu.Unlock()
 }
 
 // Sleepers returns how many timers are armed: goroutines in Sleep, controllers

@@ -33,7 +33,7 @@ func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
 	l := &ConcurrencyLimiter{}
 	l.init(p, &l.sem)
 	l.sem.init(p)
-	l.law = newLaw(&l.params, false)
+	l.install(newLaw(&l.params, false))
 	return l
 }
 

@@ -293,7 +293,7 @@ func (p *params) fill(n names) error {
 			faults = append(faults, fault(field, value, allowed))
 		}
 	}
-	// Negative zero and NaN included: only an exact 0 means the default.
+	// A NaN is not 0, so it is no default, and fails the check.
 	validMax := within(p.max, n.least, n.most)
 	check(validMax, n.max, p.max, fmt.Sprintf("required, in [%g, %g]", n.least, n.most))
 	if !validMax {

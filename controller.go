@@ -24,12 +24,22 @@ type tickInput struct {
 }
 
 // minSettled is how many samples make a median that may move the baseline.
-const minSettled = 8
+//
+// Of exponential latencies, the median of eight scatters by half of itself, and
+// a baseline that falls 300 times faster than it rises follows the lowest of
+// them: at eight calls a tick it settled at 3 ms where the median was 15 ms, and
+// the floor was never left again. Of 40 it scatters by a fifth.
+const minSettled = 40
+
+// fullTick is how many samples give a tick its full weight in the fast average.
+const fullTick = 8
 
 // law is a control law: it turns what a tick saw into the next number. It has
 // no clock, no lock, no goroutine and no unit; the same inputs give the same
 // numbers. Its methods are called by one goroutine at a time.
 type law interface {
+	// start returns the number before the first step.
+	start() float64
 	// step returns the number from now on, within [min, max], and why.
 	step(in tickInput) (target float64, why Decision)
 	// synthetic is the latency that stands for a call which never arrived. 0:
@@ -62,6 +72,7 @@ type gradient struct {
 	target         float64 // inside [min, max]
 	baseline, fast float64 // nanoseconds; 0 before the first sample
 	settled        bool    // baseline has taken a median of minSettled samples
+	age            float64 // ticks with samples since baseline took one
 	cold           bool    // no backoff so far
 	healthyTicks   int     // ticks in a row that agreed on up
 	congestedTicks int     // ticks in a row that agreed on down
@@ -94,6 +105,8 @@ func (g *gradient) window() float64 {
 func (g *gradient) signals() (baseline, fast, window time.Duration) {
 	return time.Duration(g.baseline), time.Duration(g.fast), time.Duration(g.window())
 }
+
+func (g *gradient) start() float64 { return g.target }
 
 // synthetic lies above the window and above the SLO, so that a tick made of
 // such samples earns the full DownStep from the proportional cut (at the
@@ -173,16 +186,19 @@ func (g *gradient) observe(in tickInput) {
 		g.settled = settled > 0
 		return
 	}
-	g.fast = ewma(g.fast, p50, g.fastWeight*min(1, float64(in.samples)/minSettled))
+	g.fast = ewma(g.fast, p50, g.fastWeight*min(1, float64(in.samples)/fullTick))
+	g.age++
 	if settled == 0 {
 		return
 	}
+	age := g.age
+	g.age = 0
 	if !g.settled {
 		// Seeded by a thin tick; the first real median replaces the guess.
 		g.baseline, g.settled = settled, true
 		return
 	}
-	g.baseline = asymmetricEWMA(g.baseline, settled, g.fastWeight, g.riseWeight, g.maxBaselineRise)
+	g.baseline = asymmetricEWMA(g.baseline, settled, g.fastWeight, min(1, age*g.riseWeight), age*g.maxBaselineRise)
 }
 
 func (g *gradient) move(factor float64) float64 {

@@ -40,11 +40,11 @@ type tickReport struct {
 	samples                int
 	p50, p99               time.Duration
 	baseline, fast, window time.Duration
-	ticks                  uint64
 	decisions              [NumDecisions]uint64
 }
 
-// init prepares everything but the law, which keeps a pointer to c.params.
+// init prepares everything but the law, which install brings: it keeps a pointer
+// to c.params.
 func (c *core) init(p params, act actuator) {
 	c.params, c.act = p, act
 	c.time.init(p.clock)
@@ -53,6 +53,12 @@ func (c *core) init(p params, act actuator) {
 	}
 	c.rec.init(p.slo)
 	c.loop.init(&c.time, p.tick, c)
+}
+
+// install puts the law in and its first number in force.
+func (c *core) install(l law) {
+	c.law = l
+	c.act.set(l.start())
 }
 
 // newLaw returns the control law that the anchor asks for.
@@ -65,15 +71,17 @@ func newLaw(p *params, rate bool) law {
 
 // step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
 func (c *core) step() {
+	// Ends before admissions: a call that comes and goes in between then counts
+	// as open for a tick. The other way round it would seem to have ended
+	// without an admission, and be written off.
+	ended := c.rec.ended()
 	admitted, open, binding := c.act.drain()
-	in := c.rec.drain(c.law.synthetic(), admitted)
-	in.binding = binding
 	counted := open != notCounted
 	if !counted {
-		open = c.rec.open(admitted)
-		c.rec.writeOff(min(0, open)) // ends without an admission
-		open = max(0, open)
+		open = c.rec.open(admitted, ended)
 	}
+	in := c.rec.drain(c.law.synthetic(), admitted)
+	in.binding = binding
 	in.inFlight, in.inFlightEnd = float64(open), open
 	if c.area != nil {
 		c.measureFlight(&in, open, counted)
@@ -87,7 +95,6 @@ func (c *core) step() {
 	r.why, r.samples, r.p50, r.p99 = why, in.samples, in.p50, in.p99
 	r.baseline, r.fast, r.window = c.law.signals()
 	r.binding = binding
-	r.ticks++
 	r.decisions[why]++
 }
 
@@ -123,7 +130,10 @@ func (c *core) stats() Stats {
 	s := Stats{
 		Decision: r.why, Binding: r.binding, Samples: r.samples,
 		P50: r.p50, P99: r.p99, Baseline: r.baseline, Fast: r.fast, Window: r.window,
-		Ticks: r.ticks, Decisions: r.decisions,
+		Decisions: r.decisions,
+	}
+	for _, n := range r.decisions {
+		s.Ticks += n
 	}
 	c.act.report(&s)
 	c.rec.report(&s)

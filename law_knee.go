@@ -92,6 +92,8 @@ func newKnee(p *params, rate bool) *knee {
 	return k
 }
 
+func (k *knee) start() float64 { return k.target }
+
 // synthetic is 0: the law counts lost calls, it needs no latency for them.
 func (k *knee) synthetic() time.Duration { return 0 }
 

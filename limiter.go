@@ -32,7 +32,7 @@ func New(cfg Config) *Limiter {
 	l := &Limiter{}
 	l.init(p, &l.bucket)
 	l.bucket.init(&l.time, p, cfg.MaxWaiting, l.area)
-	l.law = newLaw(&l.params, true)
+	l.install(newLaw(&l.params, true))
 	return l
 }
 

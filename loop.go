@@ -117,5 +117,8 @@ func (l *loop) rearm(run int, free bool) {
 	if late := now - l.due; late >= 0 {
 		l.due += late - late%l.tick + l.tick
 	}
+	if l.due-now > l.tick { // the clock has stepped back
+		l.due = now + l.tick
+	}
 	l.timer.Reset(l.due - now)
 }

@@ -204,6 +204,7 @@ type blockingLaw struct {
 	entered, release chan struct{}
 }
 
+func (b *blockingLaw) start() float64 { return 100 }
 func (b *blockingLaw) step(tickInput) (float64, Decision) {
 	b.entered <- struct{}{}
 	<-b.release

@@ -12,18 +12,18 @@ import (
 type recorder struct {
 	slo         time.Duration
 	latencies   *histogram
-	over        atomic.Uint32 // since the last drain, like latencies
+	over        atomic.Uint64 // above slo, since New
 	truncated   atomic.Uint64 // since New
 	unreachable atomic.Uint64 // since New
 	aborted     atomic.Uint64 // since New
 
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
-	drained struct{ truncated, unreachable, aborted, admitted uint64 }
+	drained struct{ over, truncated, unreachable, aborted, admitted uint64 }
 	// Calls that will never report their end, less ends without an admission.
 	writtenOff int64
 	// The samples of thin ticks until minSettled are together.
-	thin  [minSettled - 1]time.Duration
+	thin  [minSettled - 1]uint16 // buckets
 	thinN int
 }
 
@@ -49,13 +49,13 @@ func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var s snapshot
-	// over before latencies: a sample that comes in between is then counted
-	// over the SLO a tick late, never without being there.
-	over := int(r.over.Swap(0))
 	r.latencies.drain(&s)
 	r.reached += uint64(s.n)
 	in.reached = s.n
-	in.truncated = since(&r.drained.truncated, r.truncated.Load())
+	// A call counts its attributes before its latency. Those of one that comes
+	// in between are kept for the next tick, with the latency itself.
+	in.truncated = upTo(s.n, &r.drained.truncated, r.truncated.Load())
+	over := upTo(s.n, &r.drained.over, r.over.Load())
 	in.unreachable = since(&r.drained.unreachable, r.unreachable.Load())
 	in.aborted = since(&r.drained.aborted, r.aborted.Load())
 	in.admitted = since(&r.drained.admitted, admitted)
@@ -71,18 +71,28 @@ func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput
 	return in
 }
 
-// open returns the calls admitted and not yet ended, admitted being those since
-// New. Ends without an admission are set right at the latest by the next drain:
-// until then the number may be negative.
-func (r *recorder) open(admitted uint64) int {
+// ended returns the calls recorded since New.
+func (r *recorder) ended() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.openLocked(admitted)
+	return r.endedLocked()
 }
 
-func (r *recorder) openLocked(admitted uint64) int {
-	ended := r.reached + r.latencies.count() + r.unreachable.Load() + r.aborted.Load()
-	return int(int64(admitted-ended) - r.writtenOff)
+func (r *recorder) endedLocked() uint64 {
+	return r.reached + r.latencies.count() + r.unreachable.Load() + r.aborted.Load()
+}
+
+// open returns the calls admitted and not yet ended, from the two numbers since
+// New. Ends without an admission are forgiven: they make no later call invisible.
+func (r *recorder) open(admitted, ended uint64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	open := int64(admitted-ended) - r.writtenOff
+	if open < 0 {
+		r.writtenOff += open
+		return 0
+	}
+	return int(open)
 }
 
 // writeOff takes n calls out of flight that will never report their end.
@@ -98,15 +108,16 @@ func (r *recorder) settle(s *snapshot) time.Duration {
 	if s.n < minSettled && r.thinN+s.n < minSettled {
 		for i, c := range s.counts {
 			for range c {
-				r.thin[r.thinN] = valueOf(i)
+				r.thin[r.thinN] = uint16(i)
 				r.thinN++
 			}
 		}
 		return 0
 	}
-	for _, d := range r.thin[:r.thinN] {
-		s.add(d, 1)
+	for _, i := range r.thin[:r.thinN] {
+		s.counts[i]++
 	}
+	s.n += r.thinN
 	r.thinN = 0
 	return s.quantile(50)
 }
@@ -118,12 +129,19 @@ func since(last *uint64, now uint64) int {
 	return int(n)
 }
 
+// upTo is since, but takes no more than n and leaves the rest for next time.
+func upTo(n int, last *uint64, now uint64) int {
+	taken := min(uint64(n), now-*last)
+	*last += taken
+	return int(taken)
+}
+
 // report fills in the counters that the recorder knows.
 func (r *recorder) report(s *Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.InFlight == notCounted {
-		s.InFlight = max(0, r.openLocked(s.Admitted))
+		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())-r.writtenOff))
 	}
 	s.Reached = r.reached + r.latencies.count()
 	s.Truncated = r.truncated.Load()

@@ -18,6 +18,7 @@ func (s *spyLaw) step(in tickInput) (float64, Decision) {
 	s.ticks = append(s.ticks, in)
 	return s.target, Hold
 }
+func (s *spyLaw) start() float64                                  { return s.target }
 func (s *spyLaw) synthetic() time.Duration                        { return 0 }
 func (s *spyLaw) signals() (baseline, fast, window time.Duration) { return 1, 2, 3 }
 

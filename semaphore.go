@@ -124,7 +124,7 @@ func (s *semaphore) report(out *Stats) {
 // come fastest exactly when the machine is overloaded, and one shared counter
 // would then cost a cache miss each.
 type striped struct {
-	stripes [4]struct {
+	stripes [3]struct { // as many as one limiter's 4 KB have room for
 		n atomic.Uint64
 		_ [56]byte // a cache line each
 	}
@@ -134,7 +134,7 @@ type striped struct {
 // differs between goroutines, stays the same within one, and costs nothing.
 func (s *striped) add() {
 	var here byte
-	s.stripes[uintptr(unsafe.Pointer(&here))>>11%4].n.Add(1)
+	s.stripes[uintptr(unsafe.Pointer(&here))>>11%3].n.Add(1)
 }
 
 func (s *striped) sum() (n uint64) {
