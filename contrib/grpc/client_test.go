@@ -201,7 +201,9 @@ func TestClientCancelAfterTheAnswer(t *testing.T) {
 
 func TestClientDeadline(t *testing.T) {
 	lim := fastRate()
-	client := dial(t, &service{unary: func(ctx context.Context) error { <-ctx.Done(); return nil }}, nil, through(lim)...)
+	over := make(chan struct{})
+	defer close(over)
+	client := dial(t, &service{unary: func(context.Context) error { <-over; return nil }}, nil, through(lim)...)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := call(ctx, client); status.Code(err) != codes.DeadlineExceeded {

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agilelimiter"
 )
 
 // tool returns the path of an external program, see install.sh.
@@ -70,6 +72,21 @@ func TestNamesExist(t *testing.T) {
 	for _, name := range names {
 		if !slices.Contains(doc, name) {
 			t.Errorf("doc.go does not mention %s", name)
+		}
+	}
+}
+
+// The operations page explains every decision and every alert.
+func TestOperationsPage(t *testing.T) {
+	page := readFile(t, "../../docs/operations.md")
+	for d := range agilelimiter.NumDecisions {
+		if row := "\n| `" + agilelimiter.Decision(d).String() + "` |"; !strings.Contains(page, row) {
+			t.Errorf("no row for the decision %v", agilelimiter.Decision(d))
+		}
+	}
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(readFile(t, "alerts.yml"), -1) {
+		if !strings.Contains(page, "\n| "+m[1]+" |") {
+			t.Errorf("no row for the alert %s", m[1])
 		}
 	}
 }
@@ -181,7 +198,7 @@ func fill(expr string) string {
 func startExample(t *testing.T, ctx context.Context) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "example")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./example").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin, "./example").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(ctx, bin, "-for", "2m")
