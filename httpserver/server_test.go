@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -222,6 +223,25 @@ func TestAbortHandler(t *testing.T) {
 			settle(t, lim)
 			wantCounts(t, lim, counts{Admitted: 1, Aborted: 1})
 		})
+	}
+}
+
+// It is the one panic that net/http does not log, and stays that.
+func TestAbortHandlerIsSilent(t *testing.T) {
+	var logged strings.Builder
+	lim := newLimiter(5)
+	srv := httptest.NewUnstartedServer(httpserver.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		panic(http.ErrAbortHandler)
+	}), lim))
+	srv.Config.ErrorLog = log.New(&logged, "", 0)
+	srv.Start()
+	if resp, err := srv.Client().Get(srv.URL); err == nil {
+		resp.Body.Close()
+		t.Errorf("status %d, want none", resp.StatusCode)
+	}
+	srv.Close() // waits for the connection, and so for the log
+	if logged.String() != "" {
+		t.Errorf("logged %q, want nothing", logged.String())
 	}
 }
 

@@ -3,6 +3,7 @@ package httpserver_test
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -162,6 +163,15 @@ func TestStatsAgree(t *testing.T) {
 	}
 	if len(moved) < 20 {
 		t.Errorf("the rate took only %d values: the test shows nothing", len(moved))
+	}
+}
+
+// A Source of somebody else's may hold what JSON cannot say.
+func TestStatsThatJSONCannotSay(t *testing.T) {
+	rec := httptest.NewRecorder()
+	httpserver.StatsHandler(source{agilelimiter.Stats{Target: math.NaN()}}).ServeHTTP(rec, newRequest(http.MethodGet))
+	if rec.Code != 500 {
+		t.Errorf("status %d, want 500: %s", rec.Code, rec.Body)
 	}
 }
 
