@@ -151,6 +151,9 @@ func TestIsCacheHit(t *testing.T) {
 	if httpclient.IsCacheHit(nil) || httpclient.IsCacheHit(&http.Response{}) {
 		t.Error("a hit without a response or without a header")
 	}
+	if httpclient.IsCacheHit(&http.Response{Header: http.Header{"Age": {}, "X-From-Cache": nil}}) {
+		t.Error("a hit in headers without a line")
+	}
 	h := http.Header{"X-Cache": {"MISS", "HIT"}, "Cache-Status": {"a; fwd=miss", "b; hit"}}
 	if !httpclient.IsCacheHit(&http.Response{Header: h}) {
 		t.Error("a hit in the second line is not seen")
