@@ -307,13 +307,3 @@ func (p *plant) at(t time.Duration) Stats {
 	}
 	return last
 }
-
-// decided counts the decisions d in [from, to).
-func (p *plant) decided(d Decision, from, to time.Duration) (n int) {
-	for _, tick := range p.ticks {
-		if tick.at >= from && tick.at < to && tick.Decision == d {
-			n++
-		}
-	}
-	return n
-}
