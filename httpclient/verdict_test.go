@@ -129,6 +129,8 @@ func TestIsCacheHit(t *testing.T) {
 		{"Cache-Status", "Origin; fwd=miss, Edge; hit; ttl=545", true},
 		{"Cache-Status", `"a; hit, b"; fwd=uri-miss`, false},
 		{"Cache-Status", `Edge; detail="\"; hit"; fwd=miss`, false},
+		{"Cache-Status", `Edge; detail="\";hit;"; fwd=miss`, false},
+		{"Cache-Status", "Origin; fwd=miss, hit", false},
 		{"Cache-Status", `"no end; hit`, false},
 		{"Cache-Status", "hit", false},
 		{"Cache-Status", "Edge; hitter", false},
