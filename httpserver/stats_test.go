@@ -170,8 +170,8 @@ func TestStatsAgree(t *testing.T) {
 func TestStatsThatJSONCannotSay(t *testing.T) {
 	rec := httptest.NewRecorder()
 	httpserver.StatsHandler(source{agilelimiter.Stats{Target: math.NaN()}}).ServeHTTP(rec, newRequest(http.MethodGet))
-	if rec.Code != 500 {
-		t.Errorf("status %d, want 500: %s", rec.Code, rec.Body)
+	if rec.Code != 500 || rec.Body.String() != "json: unsupported value: NaN\n" {
+		t.Errorf("%d %q, want a 500 that says why", rec.Code, rec.Body)
 	}
 }
 
@@ -202,6 +202,9 @@ func TestStatsMethods(t *testing.T) {
 		wantAllow := ""
 		if c.status == 405 {
 			wantAllow = "GET, HEAD"
+			if string(body) != "Method Not Allowed\n" {
+				t.Errorf("%s: body %q", c.method, body)
+			}
 		} else if resp.ContentLength <= 2 {
 			t.Errorf("%s: Content-Length %d", c.method, resp.ContentLength)
 		}
