@@ -95,6 +95,9 @@ func (b *bucket) depart(now time.Duration) (slot time.Duration, ok bool) {
 	if slot > now {
 		return slot, false
 	}
+	if b.head == nil && now-slot > b.owed+maxLateness {
+		b.owed = 0 // nobody came for so long: what was owed is not wanted
+	}
 	if earliest := now - b.owed; slot < earliest {
 		slot, frac = earliest, 0
 	}
@@ -123,6 +126,17 @@ func (b *bucket) tryTake() (slot, now time.Duration, ok bool) {
 	}
 	b.mu.Unlock()
 	return slot, now, ok
+}
+
+// poll is tryTake for a caller who will not wait otherwise: a refusal says that
+// the rate is binding.
+func (b *bucket) poll() (slot time.Duration, ok bool) {
+	if slot, _, ok = b.tryTake(); !ok {
+		b.mu.Lock()
+		b.refused = true
+		b.mu.Unlock()
+	}
+	return slot, ok
 }
 
 // take returns a slot and when its departure happened, waiting if it must. A
@@ -238,7 +252,9 @@ func (b *bucket) grant(now time.Duration) {
 		w := b.head
 		b.unlink(w)
 		w.slot, w.granted = slot, true
-		b.waited += max(now-w.since, 0)
+		if b.waited += max(now-w.since, 0); b.waited < 0 {
+			b.waited = math.MaxInt64 // 292 years of waiting, all callers together
+		}
 		w.ready <- struct{}{} // has room for the one token
 	}
 	b.disarm()

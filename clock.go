@@ -8,7 +8,8 @@ import (
 
 // Clock is what the library needs of time and no more. It can be implemented
 // outside. It may start anywhere and may step back: a limiter then takes it
-// that no time has passed. Implementations must be safe for concurrent use.
+// that no time has passed. Implementations must be safe for concurrent use, and
+// none of the methods may panic.
 type Clock interface {
 	// Now returns the current time.
 	Now() time.Time
@@ -30,7 +31,8 @@ type Timer interface {
 }
 
 // SystemClock returns the clock of the machine, the default of both configs.
-// Inside a testing/synctest bubble it is the bubble's clock.
+// Inside a testing/synctest bubble it is the bubble's clock; a limiter must not
+// be shared between bubbles.
 func SystemClock() Clock { return systemClock{} }
 
 type systemClock struct{}
@@ -93,6 +95,9 @@ func (t *timebase) wall(d time.Duration) time.Time { return t.epoch.Add(d) }
 // Advance returns. A goroutine that sleeps on the clock or waits for a slot is
 // woken, and what it then does is not waited for. Two Advance calls at the same
 // time share their way: the later one ends where the further of the two ends.
+//
+// A function that panics stops Advance at its own time. Time further than 292
+// years from the start is not supported.
 //
 // The zero value stands at the zero time and is ready for use. All methods are
 // safe for concurrent use. A function run by the clock must not wait for the

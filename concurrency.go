@@ -38,8 +38,10 @@ func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
 }
 
 // Start begins adapting the limit, one step every ConcurrencyConfig.Tick.
-// Starting twice is starting once; Start after Stop goes on where Stop left off.
-func (l *ConcurrencyLimiter) Start() { l.loop.start() }
+// Starting twice is starting once. Start after Stop goes on where Stop left off;
+// what was recorded in between is counted, but is no evidence, and neither is
+// the first tick.
+func (l *ConcurrencyLimiter) Start() { l.start() }
 
 // Stop freezes the limit where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Stopping twice is
@@ -61,6 +63,7 @@ func (l *ConcurrencyLimiter) Do(fn func() error) error {
 // ended already fn does not run and the error matches ErrWait and ctx's own.
 // When ctx is cancelled while fn runs and fn returns an error, the call is
 // Aborted whatever Classify says; a deadline that ends it is not a cancellation.
+// ctx must not be nil.
 func (l *ConcurrencyLimiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
 	_, err := DoContext(ctx, l, discard(fn))
 	return err
@@ -93,7 +96,8 @@ func (l *ConcurrencyLimiter) Release() {
 func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.record(Reached, d, false) }
 
 // ObserveTruncated feeds back a call that its own time-out ended after d.
-// AnchorKnee counts it as not delivered, the other anchors as any sample.
+// AnchorKnee counts it as not delivered, the other anchors as any sample. A
+// negative d counts as Aborted.
 func (l *ConcurrencyLimiter) ObserveTruncated(d time.Duration) { l.record(Reached, d, true) }
 
 // Unavailable is for a call that was answered without any work, say with an

@@ -58,7 +58,8 @@ type Config struct {
 	// Default MaxRate/8, raised to MinRate.
 	InitialRate float64
 	// MaxWaiting bounds the queue: beyond it Do and TakeContext return
-	// ErrQueueFull at once. Take cannot return an error and is not bound by it.
+	// ErrQueueFull at once, and so do the generic forms and httpclient. Take
+	// cannot return an error and is not bound by it, but its callers count.
 	// Default 0: no bound.
 	MaxWaiting int
 
@@ -70,23 +71,29 @@ type Config struct {
 	Anchor Anchor
 
 	// Classify tells what a non-nil error from fn proves; it runs in the Do
-	// forms only, once per failed call, in the caller's goroutine and outside
-	// every lock. A panic in it passes on to the caller and counts as Aborted.
-	// Default: Reached, but Aborted for a refusal of another limiter of ours
-	// (see IsRefusal).
+	// forms only, once per failed call that its caller did not cancel, in the
+	// caller's goroutine and outside every lock. A panic in it passes on to the
+	// caller and counts as Aborted. Default: Reached, but Aborted for a refusal
+	// of another limiter of ours; a function of your own that may meet one
+	// begins with: if IsRefusal(err) { return Aborted }.
 	Classify func(error) Outcome
 	// OnTick, if set, is called after each step outside every lock, by the
-	// goroutine that made the step: for logs, plots and exporters. The next
-	// tick waits until it returns. A panic in it is not recovered.
+	// goroutine that made the step: for logs, plots and exporters. It is never
+	// called twice at the same time: the next tick waits until it returns, and
+	// one that does not return stops the controller. A panic in it is not
+	// recovered.
 	OnTick func(Stats)
-	// Clock is the source of time. Default SystemClock().
+	// Clock is the source of time. Deadlines of contexts are wall time all the
+	// same; with a VirtualClock use cancellation. Default SystemClock().
 	Clock Clock
 
 	// Tick is the controller's period, in [1ms, 1min]. Default 250 ms: several
 	// samples a tick at ordinary loads.
 	Tick time.Duration
 	// FastHalfLife is the half-life of the EWMA of p50 that stands for "now",
-	// and of the baseline where it falls. In (0, 24h]. Default 1 s.
+	// and of the baseline where it falls. The baseline moves once per 40
+	// samples: with fewer a tick it falls that much more slowly. In (0, 24h].
+	// Default 1 s.
 	FastHalfLife time.Duration
 	// SlowHalfLife is the half-life of the baseline where it rises. In
 	// [FastHalfLife, 24h]. Default 60 s, or FastHalfLife where that is more.
@@ -106,7 +113,8 @@ type Config struct {
 	// Default 0.3.
 	DownStep float64
 	// SlowStartGain is the factor per healthy tick before the first backoff, in
-	// [1, 100]; 1 turns slow start off. Default 2.
+	// [1, 100]; 1 turns slow start off, and less than 1 + UpStep acts as that.
+	// Default 2.
 	SlowStartGain float64
 	// RecoverRamp lets that factor return after a backoff while the tick's p50
 	// is at or below RecoverRamp × window, in (0, 1]. Default 0: off, because
@@ -114,7 +122,8 @@ type Config struct {
 	RecoverRamp float64
 	// MaxBaselineRise caps the baseline's growth per tick as a fraction, in
 	// (0, 1]. Default 0.0005, 12.7 % a minute at the default Tick: a sustained
-	// overload can hardly move the window.
+	// overload can hardly move the window. The one exception is the start: the
+	// first median of 40 samples replaces what fewer have seeded.
 	MaxBaselineRise float64
 	// BackoffTicks and RecoverTicks are how many ticks in a row must agree
 	// before the first step down and up, in [1, 1e6]. Default 1, and 2 under
@@ -157,7 +166,8 @@ type ConcurrencyConfig struct {
 }
 
 // Validate reports every fault of c at once, joined by errors.Join, each naming
-// the field, the value and what is allowed; nil means that New will not panic.
+// the field, the value and what is allowed; nil means that New will not panic,
+// unless Clock is an interface that holds a nil pointer.
 func (c Config) Validate() error {
 	_, err := c.resolve()
 	return err
@@ -194,12 +204,21 @@ type params struct {
 type names struct {
 	min, max, initial string
 	least, most       float64
+	whole             bool // calls, not req/s
 }
 
 var (
-	rateNames  = names{"MinRate", "MaxRate", "InitialRate", 0.001, 1e9}
-	limitNames = names{"MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32}
+	rateNames  = names{"MinRate", "MaxRate", "InitialRate", 0.001, 1e9, false}
+	limitNames = names{"MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32, true}
 )
+
+// show returns x as its field prints: 2147483647, not 2.147483647e+09.
+func (n names) show(x float64) any {
+	if n.whole {
+		return int64(x)
+	}
+	return x
+}
 
 // resolve returns c with every default filled in, and every fault.
 func (c Config) resolve() (params, error) {
@@ -295,24 +314,23 @@ func (p *params) fill(n names) error {
 	}
 	// A NaN is not 0, so it is no default, and fails the check.
 	validMax := within(p.max, n.least, n.most)
-	check(validMax, n.max, p.max, fmt.Sprintf("required, in [%g, %g]", n.least, n.most))
+	check(validMax, n.max, n.show(p.max), fmt.Sprintf("%v to %v (required)", n.show(n.least), n.show(n.most)))
 	if !validMax {
 		p.max = n.most // so that the other fields are judged by themselves
 	}
 	p.min = orDefault(p.min, min(1, p.max))
 	validMin := within(p.min, n.least, p.max)
-	check(validMin, n.min, p.min, fmt.Sprintf("[%g, %s = %g]", n.least, n.max, p.max))
+	check(validMin, n.min, n.show(p.min), fmt.Sprintf("%v to %s = %v", n.show(n.least), n.max, n.show(p.max)))
 	if !validMin {
 		p.min = n.least
 	}
-	// A small limit over 8 is less than one call; whole calls only.
 	initial := p.max / 8
-	if n.least == 1 {
+	if n.whole { // a small limit over 8 is less than one call
 		initial = math.Floor(initial)
 	}
 	p.initial = orDefault(p.initial, max(initial, p.min))
-	check(within(p.initial, p.min, p.max), n.initial, p.initial,
-		fmt.Sprintf("[%s = %g, %s = %g]", n.min, p.min, n.max, p.max))
+	check(within(p.initial, p.min, p.max), n.initial, n.show(p.initial),
+		fmt.Sprintf("%s = %v to %s = %v", n.min, n.show(p.min), n.max, n.show(p.max)))
 
 	check(p.anchor <= AnchorKnee, "Anchor", p.anchor, "AnchorBaseline, AnchorSLO or AnchorKnee")
 	check(p.slo == 0 || p.slo >= time.Microsecond && p.slo <= 100*time.Second,

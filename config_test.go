@@ -152,6 +152,8 @@ func TestFaultsNameTheField(t *testing.T) {
 }
 
 func TestConcurrencyFaultsNameTheField(t *testing.T) {
+	tooMany := math.MaxInt32
+	tooMany++ // negative where an int has 32 bits: a fault too
 	for _, tt := range []struct {
 		name string
 		cfg  ConcurrencyConfig
@@ -160,7 +162,7 @@ func TestConcurrencyFaultsNameTheField(t *testing.T) {
 		{"the least config", ConcurrencyConfig{MaxLimit: 1}, ""},
 		{"nothing", ConcurrencyConfig{}, "MaxLimit"},
 		{"a negative ceiling", ConcurrencyConfig{MaxLimit: -1}, "MaxLimit"},
-		{"a ceiling too high", ConcurrencyConfig{MaxLimit: math.MaxInt32 + 1}, "MaxLimit"},
+		{"a ceiling too high", ConcurrencyConfig{MaxLimit: tooMany}, "MaxLimit"},
 		{"a negative floor", ConcurrencyConfig{MaxLimit: 10, MinLimit: -1}, "MinLimit"},
 		{"a floor over the ceiling", ConcurrencyConfig{MaxLimit: 10, MinLimit: 11}, "MinLimit"},
 		{"a start over the ceiling", ConcurrencyConfig{MaxLimit: 10, InitialLimit: 11}, "InitialLimit"},

@@ -7,8 +7,8 @@ import "time"
 type tickInput struct {
 	samples  int           // latencies recorded, synthetic ones included
 	p50, p99 time.Duration // of the samples; 0 when there are none
-	// settled is a median of at least minSettled samples: p50, or where ticks
-	// are thin, the median of several ticks together. 0 when there is none yet.
+	// settled is a median of at least minSettled latencies, synthetic ones left
+	// out; where ticks are thin, of several ticks together. 0: none yet.
 	settled time.Duration
 	overSLO int // samples above SLOTarget
 
@@ -96,7 +96,7 @@ const sloShare = 0.8
 func (g *gradient) window() float64 {
 	slo := sloShare * float64(g.slo)
 	high := g.baseline * (1 + g.inflation)
-	if g.anchor == AnchorSLO || slo > 0 && high > slo {
+	if g.anchor == AnchorSLO || slo > 0 && (g.baseline == 0 || high > slo) {
 		return slo
 	}
 	return high
@@ -181,12 +181,19 @@ func (g *gradient) orProbe(why Decision) Decision {
 // for ever.
 func (g *gradient) observe(in tickInput) {
 	p50, settled := float64(in.p50), float64(in.settled)
-	if g.baseline == 0 {
-		g.baseline, g.fast = p50, p50
-		g.settled = settled > 0
-		return
+	if g.fast == 0 {
+		g.fast = p50
 	}
 	g.fast = ewma(g.fast, p50, g.fastWeight*min(1, float64(in.samples)/fullTick))
+	if g.baseline == 0 {
+		switch {
+		case settled > 0:
+			g.baseline, g.settled = settled, true
+		case in.unreachable == 0 || g.slo == 0: // no synthetic sample in p50
+			g.baseline = p50
+		}
+		return
+	}
 	g.age++
 	if settled == 0 {
 		return

@@ -3,6 +3,7 @@ package agilelimiter
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +29,8 @@ type core struct {
 	area  *area // under AnchorKnee only
 	ages  ages
 	ended bool // a call has ended so far
+	// stale: the next tick holds what was recorded while the loop stood still.
+	stale atomic.Bool
 
 	mu   sync.Mutex // guards last
 	last tickReport
@@ -61,6 +64,14 @@ func (c *core) install(l law) {
 	c.act.set(l.start())
 }
 
+// start starts the loop. After a stop, the tick that comes first is of unknown
+// age and no evidence; what it counts stays counted.
+func (c *core) start() {
+	if resumed := c.loop.start(); resumed {
+		c.stale.Store(true)
+	}
+}
+
 // newLaw returns the control law that the anchor asks for.
 func newLaw(p *params, rate bool) law {
 	if p.anchor == AnchorKnee {
@@ -86,8 +97,12 @@ func (c *core) step() {
 	if c.area != nil {
 		c.measureFlight(&in, open, counted)
 	}
-	target, why := c.law.step(in)
-	c.act.set(target)
+	why := Blind
+	if !c.stale.Swap(false) {
+		var target float64
+		target, why = c.law.step(in)
+		c.act.set(target)
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 )
 
 // Admitter is what Do and DoContext accept: a *Limiter or a
-// *ConcurrencyLimiter. It cannot be implemented outside.
+// *ConcurrencyLimiter, or a type that embeds one of them.
 type Admitter interface {
 	// begin admits one call and returns when it started, since New.
 	begin(ctx context.Context) (start time.Duration, err error)

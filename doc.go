@@ -29,5 +29,5 @@
 // and finds out whose queue it sees; it is the one to try first.
 //
 // The subpackages httpclient and httpserver put a limiter around an
-// http.RoundTripper and an http.Handler.
+// http.RoundTripper and an http.Handler; httpdebug is a page to look at.
 package agilelimiter

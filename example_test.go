@@ -31,7 +31,7 @@ func Example() {
 func ExampleNew() {
 	defer func() { fmt.Println(recover()) }()
 	agilelimiter.New(agilelimiter.Config{MaxRate: 500, MinRate: 600})
-	// Output: agilelimiter: MinRate is 600, want [0.001, MaxRate = 500]
+	// Output: agilelimiter: MinRate is 600, want 0.001 to MaxRate = 500
 }
 
 func ExampleConfig() {

@@ -215,3 +215,89 @@ func TestExponentialServiceTimesAtModestRates(t *testing.T) {
 		}
 	}
 }
+
+// An outage that begins before 40 samples are together: the synthetic samples
+// must not become the baseline, which would make a window for the outage.
+func TestAnEarlyOutageIsNoBaseline(t *testing.T) {
+	for _, slo := range []time.Duration{0, 200 * ms} {
+		lim := New(Config{MinRate: 20, MaxRate: 500, InitialRate: 50, SLOTarget: slo})
+		for range 3 {
+			lim.Observe(20 * ms)
+		}
+		lim.step()
+		before := lim.Stats().Baseline
+		for range 40 {
+			for range int(lim.Rate() / 4) {
+				lim.Unavailable()
+			}
+			lim.step()
+		}
+		s := lim.Stats()
+		if s.Target != 20 || float64(s.Baseline) > float64(before)*1.03 {
+			t.Errorf("SLO %v: rate %v, baseline %v -> %v; want the floor and no more than 0.05 %% a tick", slo, s.Target, before, s.Baseline)
+		}
+	}
+	// From the first tick on: nothing but the SLO is known.
+	lim := New(Config{MinRate: 20, MaxRate: 500, InitialRate: 50, SLOTarget: 200 * ms})
+	for range 10 {
+		for range 10 {
+			lim.Unavailable()
+		}
+		lim.step()
+	}
+	if s := lim.Stats(); s.Target != 20 || s.Baseline != 0 || s.Window != 160*ms {
+		t.Errorf("an outage from the first tick on: %+v", s)
+	}
+}
+
+// What was recorded while the loop stood still is of unknown age.
+func TestStartAfterStopForgetsWhatItMissed(t *testing.T) {
+	clock := NewVirtualClock(epoch)
+	lim := New(Config{MinRate: 10, MaxRate: 500, InitialRate: 500, Clock: clock})
+	lim.Start()
+	second := func(latency time.Duration) {
+		for range 4 {
+			for range 50 {
+				lim.Observe(latency)
+			}
+			clock.Advance(250 * ms)
+		}
+	}
+	second(20 * ms)
+	lim.Stop()
+	for range 1000 {
+		lim.Observe(2 * time.Second)
+	}
+	clock.Advance(time.Hour)
+	lim.Start()
+	second(20 * ms)
+	if s := lim.Stats(); s.Target != 500 || s.Reached != 1400 || s.Fast > 21*ms {
+		t.Errorf("rate %v, fast %v, %d reached; want 500, 20 ms and all 1400 counted", s.Target, s.Fast, s.Reached)
+	}
+	// The first Start keeps what came before it.
+	fresh := New(Config{MaxRate: 500, Clock: clock})
+	fresh.Observe(20 * ms)
+	fresh.Start()
+	defer fresh.Stop()
+	clock.Advance(250 * ms)
+	if got := fresh.Stats().Samples; got != 1 {
+		t.Errorf("%d samples in the first tick of all, want 1", got)
+	}
+}
+
+// A caller who polls instead of waiting is held back too.
+func TestARefusedTryTakeIsBinding(t *testing.T) {
+	clock := NewVirtualClock(epoch)
+	lim := New(Config{MaxRate: 1000, InitialRate: 50, SLOTarget: 200 * ms, Anchor: AnchorKnee, Clock: clock})
+	lim.Start()
+	defer lim.Stop()
+	for range 5000 {
+		if _, ok := lim.TryTake(); ok {
+			clock.AfterFunc(20*ms, func() { lim.Observe(20 * ms) })
+		}
+		clock.Advance(ms)
+	}
+	if s := lim.Stats(); s.Target < 900 || s.Shed != 0 {
+		t.Errorf("after five seconds of polling the rate is %v (shed %d), want about 1000", s.Target, s.Shed)
+	}
+}

@@ -19,7 +19,8 @@ const (
 	numBuckets = 1 + octaves*subBuckets + topBuckets
 )
 
-// histogram counts latencies without a lock. Its zero value is ready for use.
+// histogram counts latencies without a lock. Its zero value is ready for use. A
+// bucket holds 4 billion samples between two drains.
 type histogram struct {
 	counts [numBuckets]atomic.Uint32
 }
@@ -90,9 +91,9 @@ func (s *snapshot) add(d time.Duration, n int) {
 // quantile returns the nearest-rank percentile, percent in [1, 100]: the
 // ⌈n·percent/100⌉-th smallest sample. It returns 0 for an empty snapshot.
 func (s *snapshot) quantile(percent int) time.Duration {
-	rank := (s.n*percent + 99) / 100
+	rank := (int64(s.n)*int64(percent) + 99) / 100
 	for i, c := range s.counts {
-		if rank -= int(c); rank <= 0 && c > 0 {
+		if rank -= int64(c); rank <= 0 && c > 0 {
 			return valueOf(i)
 		}
 	}

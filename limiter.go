@@ -9,6 +9,9 @@ import (
 // spaces departures evenly at a rate that follows the downstream's latency,
 // never above Config.MaxRate. Callers wait for their slot in order.
 //
+// Idle time earns nothing. In any time T at most 1 + MaxRate × (T + 2 ms) calls
+// depart: up to 2 ms that the limiter's own timer overslept are caught up.
+//
 // Most callers want Do or DoContext, which take a slot, time the call and feed
 // it back. Take, TakeContext and TryTake with Observe, ObserveTruncated,
 // Unavailable or Record are for calls that fn cannot enclose. They differ in
@@ -37,8 +40,9 @@ func New(cfg Config) *Limiter {
 }
 
 // Start begins adapting the rate, one step every Config.Tick. Starting twice is
-// starting once; Start after Stop goes on where Stop left off.
-func (l *Limiter) Start() { l.loop.start() }
+// starting once. Start after Stop goes on where Stop left off; what was recorded
+// in between is counted, but is no evidence, and neither is the first tick.
+func (l *Limiter) Start() { l.start() }
 
 // Stop freezes the rate where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Waiters stay in the queue
@@ -59,7 +63,8 @@ func (l *Limiter) Do(fn func() error) error {
 // waiting, or its deadline cannot be met by the queue as it stands, the error
 // matches ErrWait and ctx's own error, and fn does not run. When ctx is
 // cancelled while fn runs and fn returns an error, the call is Aborted whatever
-// Classify says; a deadline that ends it is not a cancellation.
+// Classify says; a deadline that ends it is not a cancellation. ctx must not be
+// nil.
 func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
 	_, err := DoContext(ctx, l, discard(fn))
 	return err
@@ -80,7 +85,9 @@ func (l *Limiter) Take() time.Time {
 
 // TakeContext is Take that can refuse: with ErrQueueFull, or with an error that
 // matches ErrWait and ctx's own error when ctx ends or its deadline cannot be
-// met by the queue at today's rate. A refusal costs no slot.
+// met by the queue at today's rate. A refusal costs no slot. Deadlines are wall
+// time, as contexts have it, whatever Config.Clock is. A ctx that has ended
+// before the call came is refused too, but not counted as shed.
 func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
 	slot, _, err := l.bucket.take(ctx, true)
 	if err != nil {
@@ -90,9 +97,10 @@ func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
 }
 
 // TryTake takes a slot that is free now and never waits. It does not overtake
-// the queue, and a refusal is not counted as shed.
+// the queue. A refusal says that the rate is binding, but is not counted as
+// shed: callers who poll would count many times.
 func (l *Limiter) TryTake() (time.Time, bool) {
-	slot, _, ok := l.bucket.tryTake()
+	slot, ok := l.bucket.poll()
 	if !ok {
 		return time.Time{}, false
 	}
@@ -107,7 +115,7 @@ func (l *Limiter) Observe(rtt time.Duration) { l.finish(Reached, rtt, false) }
 
 // ObserveTruncated ends a call that its own time-out ended after rtt: the
 // downstream had it at least that long. AnchorKnee counts it as not delivered,
-// the other anchors as any sample.
+// the other anchors as any sample. A negative rtt counts as Aborted.
 func (l *Limiter) ObserveTruncated(rtt time.Duration) { l.finish(Reached, rtt, true) }
 
 // Unavailable ends a call that never reached the downstream. Under
@@ -126,7 +134,8 @@ func (l *Limiter) Rate() float64 { return l.bucket.currentRate() }
 // Waiting returns the number of callers in the queue.
 func (l *Limiter) Waiting() int { return l.bucket.queued() }
 
-// InFlight returns the number of calls taken and not yet ended.
+// InFlight returns the number of calls taken and not yet ended. It takes a full
+// Stats to know it: for a look, not for the hot path.
 func (l *Limiter) InFlight() int { return l.stats().InFlight }
 
 // Stats returns a snapshot; its Target is the rate in requests per second.

@@ -35,17 +35,19 @@ func (l *loop) init(t *timebase, tick time.Duration, s stepper) {
 	l.idle.L = &l.mu
 }
 
-func (l *loop) start() {
+// start reports whether the loop had been stopped and now goes on.
+func (l *loop) start() (resumed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.started {
-		return
+		return false
 	}
 	l.started = true
 	l.run++
 	run := l.run
 	l.due = l.time.now() + l.tick
 	l.timer = l.time.clock.AfterFunc(l.tick, func() { l.fire(run) })
+	return run > 1
 }
 
 // stop returns once no step is running and none will. It does not wait for

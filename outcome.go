@@ -18,7 +18,8 @@ type Outcome uint8
 
 const (
 	// Reached: the resource did the work, or had the call for all that time.
-	// Its duration is a sample. The default for every error, time-outs included.
+	// Its duration is a sample. The default for every error, time-outs included,
+	// but for refusals of our own limiters (IsRefusal).
 	Reached Outcome = iota
 	// Unreachable: the call never arrived, or was refused without any work
 	// (connection refused, no such host, 503 from a proxy, an open breaker).
@@ -52,7 +53,8 @@ var ErrOverloaded = errors.New("agilelimiter: overloaded")
 var ErrQueueFull = errors.New("agilelimiter: queue full")
 
 // ErrWait is what every wait for a slot that ended without one matches with
-// errors.Is. The context's own error is in the same chain, so that
+// errors.Is, and so does a ConcurrencyLimiter's refusal of a context that had
+// ended already. The context's own error is in the same chain, so that
 // errors.Is(err, context.Canceled) and context.DeadlineExceeded keep working.
 var ErrWait = errors.New("agilelimiter: no slot")
 

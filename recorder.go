@@ -53,12 +53,14 @@ func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput
 	r.reached += uint64(s.n)
 	in.reached = s.n
 	// A call counts its attributes before its latency. Those of one that comes
-	// in between are kept for the next tick, with the latency itself.
+	// in between count here at the most, one tick before the latency itself.
 	in.truncated = upTo(s.n, &r.drained.truncated, r.truncated.Load())
 	over := upTo(s.n, &r.drained.over, r.over.Load())
 	in.unreachable = since(&r.drained.unreachable, r.unreachable.Load())
 	in.aborted = since(&r.drained.aborted, r.aborted.Load())
 	in.admitted = since(&r.drained.admitted, admitted)
+	// Of real latencies only: no synthetic one may move a baseline.
+	in.settled = r.settle(&s)
 	if synthetic > 0 && in.unreachable > 0 {
 		s.add(synthetic, in.unreachable)
 		if r.slo > 0 && synthetic > r.slo {
@@ -67,7 +69,6 @@ func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput
 	}
 	in.samples, in.overSLO = s.n, over
 	in.p50, in.p99 = s.quantile(50), s.quantile(99)
-	in.settled = r.settle(&s)
 	return in
 }
 
@@ -114,12 +115,18 @@ func (r *recorder) settle(s *snapshot) time.Duration {
 		}
 		return 0
 	}
-	for _, i := range r.thin[:r.thinN] {
+	kept := r.thin[:r.thinN]
+	for _, i := range kept {
 		s.counts[i]++
 	}
-	s.n += r.thinN
+	s.n += len(kept)
+	median := s.quantile(50)
+	for _, i := range kept {
+		s.counts[i]--
+	}
+	s.n -= len(kept)
 	r.thinN = 0
-	return s.quantile(50)
+	return median
 }
 
 // since returns how much now is ahead of *last, and moves *last there.

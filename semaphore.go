@@ -8,9 +8,10 @@ import (
 )
 
 // semaphore admits calls while fewer than limit are in flight and refuses at
-// once otherwise. It is atomics only. The number in flight never exceeds the
-// limit that was in force when the call was admitted; a lowered limit admits
-// nobody until enough have left.
+// once otherwise. It is atomics only. A call is admitted under a limit that was
+// in force at some instant of its tryAcquire, so those that race with a lowered
+// limit may still get in; after that a lowered limit admits nobody until enough
+// have left.
 type semaphore struct {
 	min, max float64
 	// word holds the calls in flight in its lower half and the calls admitted,

@@ -66,7 +66,9 @@ func (d Decision) String() string {
 
 // Stats is a snapshot of a limiter: gauges as of now, the values of the last
 // tick, and counters since New. It is one comparable value and shares nothing
-// with the limiter.
+// with the limiter. Each of the three groups is consistent in itself; a step that
+// comes while it is taken may show in one and not yet in another. The one that
+// OnTick gets is of one step.
 //
 // Scrapers are slower than ticks, so rates belong to the counters; the last
 // tick's values are for a look, a plot or OnTick. Alert on Samples == 0 for
@@ -79,7 +81,8 @@ type Stats struct {
 	// Min and Max are the floor and the ceiling of Target, in its unit.
 	Min, Max float64
 	// InFlight is the number of calls admitted and not yet ended. A Limiter
-	// driven by hand knows of an end only by Observe, Unavailable or Record.
+	// driven by hand knows of an end only by Observe, Unavailable or Record;
+	// ends without an admission hide later admissions until the next tick.
 	InFlight int
 	// Waiting is the number of callers in a Limiter's queue; always 0 for a
 	// ConcurrencyLimiter, which never lets anybody wait.
@@ -103,7 +106,7 @@ type Stats struct {
 	// Under AnchorKnee it is the latency that the law steers to.
 	Window time.Duration
 	// PeakInFlight is the most calls that a ConcurrencyLimiter had in flight at
-	// once during the last tick; 0 for a Limiter.
+	// once during the last tick, 0 before the first; always 0 for a Limiter.
 	PeakInFlight int
 	// Binding says that somebody was refused, gave up waiting or still waited
 	// when the last tick ended: the limiter, not the callers, set the pace.
@@ -111,14 +114,19 @@ type Stats struct {
 
 	// Admitted counts the calls let through.
 	Admitted uint64
-	// Shed counts the calls refused, and those that gave up while waiting.
+	// Shed counts the calls refused, and those that gave up while waiting. Not
+	// counted are refusals of a Limiter's TryTake, and callers whose context had
+	// ended before they came.
 	Shed uint64
 	// Reached, Unreachable and Aborted count the finished calls by outcome.
-	// A negative duration handed to Observe counts as Aborted.
+	// A negative duration handed to Observe counts as Aborted. The counters are
+	// right as long as ticks, or for admissions looks at Stats, come at least
+	// once in four billion calls.
 	Reached, Unreachable, Aborted uint64
 	// Truncated counts those of Reached that their own time-out ended.
 	Truncated uint64
-	// ThrottleWait is the time all admitted callers together spent waiting.
+	// ThrottleWait is the time all admitted callers together spent waiting, 292
+	// years at most.
 	ThrottleWait time.Duration
 	// Ticks counts the controller's steps, Decisions the same by reason; index
 	// it with a Decision. Decisions[Restore] growing without end under
