@@ -96,6 +96,13 @@ func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
 	return l.time.wall(slot), nil
 }
 
+// Begin is TakeContext for callers who measure with Elapsed: in place of the
+// planned send time it returns when the call may go out, on the clock of
+// Elapsed, and saves them one reading of it.
+func (l *Limiter) Begin(ctx context.Context) (start time.Duration, err error) {
+	return l.begin(ctx)
+}
+
 // TryTake takes a slot that is free now and never waits. It does not overtake
 // the queue. A refusal says that the rate is binding, but is not counted as
 // shed: callers who poll would count many times.

@@ -86,13 +86,13 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if _, err := t.lim.TakeContext(req.Context()); err != nil {
+	start, err := t.lim.Begin(req.Context())
+	if err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
-	start := t.lim.Elapsed()
 	judged := false
 	// Deferred, so that a panic or Goexit in the transport or the verdict ends
 	// the call too. It is not recovered.

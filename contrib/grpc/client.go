@@ -97,10 +97,11 @@ type call struct {
 
 // begin waits for a slot.
 func begin(ctx context.Context, lim *agilelimiter.Limiter, v Verdict) (*call, error) {
-	if _, err := lim.TakeContext(ctx); err != nil {
+	start, err := lim.Begin(ctx)
+	if err != nil {
 		return nil, refusedWait(err)
 	}
-	return &call{ctx: ctx, lim: lim, verdict: v, start: lim.Elapsed()}, nil
+	return &call{ctx: ctx, lim: lim, verdict: v, start: start}, nil
 }
 
 // finish ends the call with the error that the caller sees.
