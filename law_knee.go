@@ -28,7 +28,8 @@ type knee struct {
 	t       float64 // tick
 	sloSec  float64 // 0: none
 	target  float64 // u, inside [min, max]
-	prevEnd int     // in flight at the end of the last tick
+	prevEnd int     // in flight at the end of the last tick, stuck ones left out
+	stuck   int     // calls in flight that an outage has swallowed
 
 	// Decayed sums, and what they say of this tick.
 	sumDelivered, sumInFlight, sumTime, sumReturned float64
@@ -41,9 +42,11 @@ type knee struct {
 	window  float64 // Wt, the latency steered to
 	cold    bool    // slow start
 	overRun int     // ticks in a row with too many calls over the SLO
-	hotRun  int     // ticks in a row with latency above the window
+	heat    float64 // ticks in a row with latency above the window, a little above counting less
 
 	memory            float64 // the number before an outage; 0: no outage
+	silent            float64 // seconds since anything ended although it was asked for
+	patience          float64 // what of it is ordinary
 	topTarget, topRet float64 // u0, r0: slowly decaying maxima of target and returned
 	test              drainTest
 	idle              int // ticks until the next timed test
@@ -57,6 +60,7 @@ type drainTest struct {
 	samples            int
 	used               float64 // what was used when it began
 	late               bool    // calls over the SLO were seen
+	fresh              bool    // the sums hold nothing from before the cut
 }
 
 type testKind uint8
@@ -77,6 +81,9 @@ const (
 	firstTimedTest   = 8     // ticks
 	nextTimedTest    = 40    // ticks after any verdict
 	hotTicks         = 8     // longer than a real queue survives the PI step
+	hotMargin        = 0.15  // of the window: above it a tick counts fully
+	mostBase         = 0.7   // of the SLO: a base above leaves no room to meet it with a queue
+	certainSilence   = 10    // ends that ought to have come: e^-10 by chance
 	topDecay         = 0.995 // per tick: half of a maximum is forgotten in 35 s
 	minLatency       = 1e-6  // seconds; keeps every quotient finite
 )
@@ -106,25 +113,23 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (k *knee) step(in tickInput) (float64, Decision) {
 	x, why := k.next(in)
 	k.target = min(max(x, k.min), k.max)
+	if !k.rate && k.stuck > 0 {
+		return min(k.target+float64(k.stuck), k.max), why // they hold slots and say nothing
+	}
 	return k.target, why
 }
 
 func (k *knee) next(in tickInput) (float64, Decision) {
+	// A truncated call carries latency but was not delivered.
+	own := in.reached - in.truncated
+	lost := k.newlyLost(&in)
+	if lost > own || k.memory > 0 && own == 0 || k.silence(in) {
+		return k.outage(in, own, lost), Outage
+	}
+	k.setAside(&in, lost)
 	growth := float64(in.inFlightEnd - k.prevEnd)
 	k.prevEnd = in.inFlightEnd
-	// A truncated call carries latency but was not delivered.
-	lost, own := in.unreachable+in.truncated, in.reached-in.truncated
-	if lost > own {
-		if k.memory == 0 {
-			k.memory = k.back()
-		}
-		k.test.kind, k.cold = noTest, false
-		return k.target / 2, Outage
-	}
 	if k.memory > 0 {
-		if own == 0 {
-			return k.target, Outage // nothing proved yet
-		}
 		x := max(k.target, k.memory/2)
 		k.memory = 0
 		k.sumDelivered, k.sumInFlight, k.sumTime, k.sumReturned = 0, 0, 0, 0 // forget the outage's latencies
@@ -139,7 +144,7 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 	if x, done := k.retarget(in); done {
 		return x, TailBackoff
 	}
-	x, why := k.drain(in)
+	x, why := k.drain(in, growth)
 	if why == Test || why == Restore || why == Drained && x > 0 {
 		return x, why
 	}
@@ -148,6 +153,64 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 		return x, Drained
 	}
 	return x, stepWhy
+}
+
+// newlyLost returns the calls lost in this tick. Those that an outage had
+// swallowed are old news: they neither count again nor as over the SLO.
+func (k *knee) newlyLost(in *tickInput) int {
+	lost := in.unreachable + in.truncated
+	old := min(lost, k.stuck)
+	k.stuck -= old
+	in.overSLO -= min(old, in.overSLO)
+	if old > 0 {
+		in.p50 = 0 // it says how long the time-out is
+	}
+	return lost - old
+}
+
+// silence reports that nothing ends any more: calls were in flight all the
+// time, more were asked for, and by chance some would have ended long ago.
+func (k *knee) silence(in tickInput) bool {
+	ended := in.reached + in.unreachable + in.aborted
+	if ended > 0 || k.prevEnd == 0 || in.admitted == 0 && !in.binding {
+		k.silent = 0
+		return false
+	}
+	k.silent += k.t
+	return k.patience > 0 && k.silent > k.patience
+}
+
+// outage halves the number and remembers what it was.
+func (k *knee) outage(in tickInput, own, lost int) float64 {
+	if k.memory == 0 {
+		k.memory = k.back()
+	}
+	k.test, k.cold, k.silent = drainTest{}, false, 0
+	k.stuck = min(k.stuck, in.inFlightEnd)
+	if own == 0 {
+		k.stuck = in.inFlightEnd // whatever is open is lost, until it answers
+	}
+	k.prevEnd = in.inFlightEnd - k.stuck
+	if lost == 0 && in.inFlightEnd == 0 {
+		return k.target // nothing was asked: nothing is proved
+	}
+	return k.target / 2
+}
+
+// setAside takes the calls that an outage has swallowed out of what is in
+// flight. Some of them may yet answer: by Little's law at least as many are
+// alive as what came back, times half a latency and more, has needed.
+func (k *knee) setAside(in *tickInput, lost int) {
+	if k.stuck == 0 {
+		return
+	}
+	if lost == 0 && in.p50 > 0 {
+		alive := float64(in.reached) / k.t * in.p50.Seconds()
+		k.stuck = max(0, min(k.stuck, int(in.inFlight-alive)))
+	}
+	k.stuck = min(k.stuck, in.inFlightEnd)
+	in.inFlightEnd -= k.stuck
+	in.inFlight = max(0, in.inFlight-float64(k.stuck))
 }
 
 // back is the number to return to after a test or an outage: for a rate no more
@@ -174,11 +237,19 @@ func (k *knee) smooth(in tickInput, own float64) bool {
 	if k.sumDelivered < 0.5 || in.reached == 0 && in.admitted == 0 && in.inFlightEnd == 0 {
 		return false
 	}
+	k.conclude()
+	if in.reached+in.unreachable+in.aborted > 0 {
+		k.patience = max(2*k.latency, in.p99.Seconds(), certainSilence/k.delivered, k.t)
+	}
+	return true
+}
+
+// conclude draws the signals from the sums.
+func (k *knee) conclude() {
 	k.delivered = k.sumDelivered / k.sumTime
 	k.inFlight = k.sumInFlight / k.sumTime
 	k.returned = k.sumReturned / k.sumTime
 	k.latency = max(k.inFlight/k.delivered, minLatency)
-	return true
 }
 
 // learn follows the latency without our queue. done: the limit is still being
@@ -204,7 +275,7 @@ func (k *knee) learn(in tickInput) (x float64, done bool) {
 		k.base = w
 	case w < k.base && settled:
 		k.base += 0.2 * k.alpha * (w - k.base)
-	case w < 1.25*k.base || k.target <= k.min && k.inFlight <= 1:
+	case w < 1.25*k.base || k.target <= k.min && k.inFlight < 1.5:
 		k.base += 0.05 * k.alpha * (w - k.base)
 	}
 	return 0, false
@@ -227,8 +298,9 @@ func (k *knee) retarget(in tickInput) (x float64, done bool) {
 		k.window = top
 	}
 	if k.sloSec > 0 && float64(in.overSLO) > max(1, 0.02*float64(in.reached)) {
-		// One late call and one bad tick are noise.
-		if k.overRun++; k.overRun >= 2 {
+		// One late call and one bad tick are noise; far above the window it is
+		// the queue that is wrong and not the window.
+		if k.overRun++; k.overRun >= 2 && k.latency < 1.5*k.window {
 			k.window = max(low, 0.9*min(k.window, k.latency))
 		}
 	} else {
@@ -249,22 +321,19 @@ func (k *knee) retarget(in tickInput) (x float64, done bool) {
 // drain runs the drain test. It answers Test, Restore or Drained with the
 // number to go to; Drained with 0 leaves the number to the ordinary step, and
 // Hold means that no test is running.
-func (k *knee) drain(in tickInput) (x float64, why Decision) {
-	t, w := &k.test, k.latency
-	use := k.inFlight
-	if k.rate {
-		use = k.returned
-	}
+func (k *knee) drain(in tickInput, growth float64) (x float64, why Decision) {
+	t := &k.test
 	k.idle--
-	if w > 1.1*k.window+0.5/k.delivered {
-		k.hotRun++
+	// Half a call is what the step adds by itself.
+	if over := (k.latency-0.5/k.delivered)/k.window - 1; over > 0 {
+		k.heat += min(1, over/hotMargin)
 	} else {
-		k.hotRun = 0
+		k.heat = 0
 	}
 	if t.kind == noTest {
 		k.topTarget = max(topDecay*k.topTarget, k.target)
 		k.topRet = max(topDecay*k.topRet, k.returned)
-		*t = drainTest{inFlight0: k.inFlight, latency: w, used: use, kind: k.wantsTest(in)}
+		*t = drainTest{inFlight0: k.inFlight, latency: k.latency, used: k.use(), kind: k.wantsTest(in)}
 		if t.kind == noTest {
 			return 0, Hold
 		}
@@ -276,23 +345,33 @@ func (k *knee) drain(in tickInput) (x float64, why Decision) {
 	t.samples += in.reached
 	t.late = t.late || k.overRun > 0
 	t.inFlight0 = max(t.inFlight0, k.inFlight)
-	t.latency = max(t.latency, w)
-	lag := max(w, in.p99.Seconds())
+	t.latency = max(t.latency, k.latency)
+	lag := max(k.latency, in.p99.Seconds())
+	k.forget(in, lag)
 	open := t.age < lag+2*k.t || t.samples < 10 || k.inFlight > 0.7*t.inFlight0
 	if open && t.age <= 3*lag+10*k.t {
+		use := k.use()
+		if k.rate && k.sloSec > 0 {
+			// The average still holds what a lost capacity could do.
+			use = min(use, float64(in.reached-in.truncated+in.aborted)/k.t)
+		}
 		return min(k.target, min(k.back(), use)/2), Test
 	}
+	w := k.latency
 	fall := k.inFlight / t.inFlight0
 	if t.late {
 		// Time-outs keep the old latencies in flight while the cut goes on.
 		fall = max(fall, 0.5)
 	}
 	vain := math.Log(w/t.latency) > 0.5*math.Log(fall) // half-way between all ours and not ours
-	if vain && !open && t.kind == latencyTest {
-		k.base = w
+	hopeless := k.sloSec > 0 && w > mostBase*k.sloSec
+	if vain && !open && t.kind == latencyTest && !hopeless {
+		// In flight still falls: what ended is more than what was sent, and
+		// the flow that belongs to it lies half-way.
+		k.base = k.inFlight / max(k.delivered/2, k.delivered+min(0, growth)/(2*k.t))
 	}
 	used := t.used
-	k.test, k.hotRun, k.idle = drainTest{}, 0, nextTimedTest
+	k.test, k.heat, k.idle = drainTest{}, 0, nextTimedTest
 	if vain || open {
 		return k.back(), Restore
 	}
@@ -307,13 +386,35 @@ func (k *knee) drain(in tickInput) (x float64, why Decision) {
 	return 0, Drained
 }
 
+// use is what the number was used for: calls back per second, or in flight.
+func (k *knee) use() float64 {
+	if k.rate {
+		return k.returned
+	}
+	return k.inFlight
+}
+
+// forget starts the sums anew once the calls from before the cut are gone, so
+// that the verdict rests on those sent during it. A rate without an SLO keeps
+// them: its window hangs on the latency that so few calls would then say.
+func (k *knee) forget(in tickInput, lag float64) {
+	own := float64(in.reached - in.truncated)
+	if k.test.fresh || k.test.age <= lag+k.t || own == 0 || k.rate && k.sloSec == 0 {
+		return
+	}
+	k.test.fresh = true
+	k.sumDelivered, k.sumInFlight = own, in.inFlight*k.t
+	k.sumTime, k.sumReturned = k.t, own+float64(in.aborted)
+	k.conclude()
+}
+
 // wantsTest says whether a test begins now.
 func (k *knee) wantsTest(in tickInput) testKind {
 	deep := k.target < 0.6*k.topTarget && k.returned < 0.7*k.topRet
 	switch {
 	case k.alpha < 0.2:
 		return noTest // too few samples to tell
-	case k.hotRun >= hotTicks || k.latency > 0.95*k.window && deep:
+	case k.heat >= hotTicks || k.latency > 0.95*k.window && deep:
 		return latencyTest
 	case k.idle <= 0 && in.binding && k.target >= k.topTarget/2 &&
 		(k.sloSec == 0 || k.window > sloTarget*k.sloSec):

@@ -25,13 +25,16 @@ type kneeReference struct {
 	mem            float64
 	seen           int
 	cold           bool
-	over, hot      int
+	over           int
+	hot            float64
 	kind           string // "none", "latency", "timer"
 	i0, w0, age    float64
 	n              int
 	used           float64
-	late           bool
+	late, clean    bool
 	idle           int
+	stuck          float64
+	quiet, bear    float64 // seconds without an end; what of it is no outage
 }
 
 func newKneeReference(p *params, rate bool) *kneeReference {
@@ -48,7 +51,10 @@ func newKneeReference(p *params, rate bool) *kneeReference {
 
 func (s *kneeReference) step(in tickInput) float64 {
 	s.u = math.Max(s.Min, math.Min(s.Max, s.number(in)))
-	return s.u
+	if s.rate {
+		return s.u
+	}
+	return math.Min(s.Max, s.u+s.stuck)
 }
 
 func (s *kneeReference) back() float64 {
@@ -73,24 +79,52 @@ func (s *kneeReference) number(in tickInput) float64 {
 		T       = s.T
 		SLO     = s.SLO
 	)
-	lost := Unreach + Late
 	own := N - Late
-	dI := End - s.prevEnd
-	s.prevEnd = End
 
 	// 1
-	if lost > own {
+	known := math.Min(Unreach+Late, s.stuck)
+	lost := Unreach + Late - known
+	s.stuck -= known
+	Over = math.Max(0, Over-known)
+	if N+Unreach+Abort == 0 && s.prevEnd > 0 && (A > 0 || Binding) {
+		s.quiet += T
+	} else {
+		s.quiet = 0
+	}
+	outage := lost > own
+	if s.mem > 0 {
+		outage = outage || own == 0
+	} else {
+		outage = outage || s.bear > 0 && s.quiet > s.bear
+	}
+	if outage {
+		s.quiet = 0
 		if s.mem == 0 {
 			s.mem = s.back()
 		}
 		s.kind = "none"
 		s.cold = false
-		return s.u / 2
-	}
-	if s.mem > 0 {
 		if own == 0 {
+			s.stuck = End
+		}
+		s.stuck = math.Min(s.stuck, End)
+		s.prevEnd = End - s.stuck
+		if lost == 0 && End == 0 {
 			return s.u
 		}
+		return s.u / 2
+	}
+	if s.stuck > 0 {
+		if known == 0 && lost == 0 && N > 0 {
+			s.stuck = math.Max(0, math.Min(s.stuck, math.Trunc(I-N/T*in.p50.Seconds())))
+		}
+		s.stuck = math.Min(s.stuck, End)
+		End -= s.stuck
+		I = math.Max(0, I-s.stuck)
+	}
+	dI := End - s.prevEnd
+	s.prevEnd = End
+	if s.mem > 0 {
 		x := math.Max(s.u, s.mem/2)
 		s.mem = 0
 		s.sD, s.sI, s.sT, s.sR = 0, 0, 0, 0
@@ -114,6 +148,9 @@ func (s *kneeReference) number(in tickInput) float64 {
 	If := s.sI / s.sT
 	R := s.sR / s.sT
 	W := math.Max(If/D, 1e-6)
+	if N+Unreach+Abort > 0 {
+		s.bear = max(2*W, P99, 10/D, T)
+	}
 
 	// 3
 	if s.seen < 20 {
@@ -134,7 +171,7 @@ func (s *kneeReference) number(in tickInput) float64 {
 		s.F = W
 	} else if W < s.F && al >= 0.2 {
 		s.F += 0.2 * al * (W - s.F)
-	} else if W < 1.25*s.F || (s.u <= s.Min && If <= 1) {
+	} else if W < 1.25*s.F || (s.u <= s.Min && If < 1.5) {
 		s.F += 0.05 * al * (W - s.F)
 	}
 
@@ -151,7 +188,7 @@ func (s *kneeReference) number(in tickInput) float64 {
 	}
 	if SLO > 0 && Over > math.Max(1, N*2/100) {
 		s.over++
-		if s.over >= 2 {
+		if s.over >= 2 && W < 1.5*s.Wt {
 			s.Wt = math.Max(lo, 0.9*math.Min(s.Wt, W))
 		}
 	} else {
@@ -172,15 +209,15 @@ func (s *kneeReference) number(in tickInput) float64 {
 		use = R
 	}
 	s.idle--
-	if W > 1.1*s.Wt+0.5/D {
-		s.hot++
+	if beyond := (W-0.5/D)/s.Wt - 1; beyond > 0 {
+		s.hot += math.Min(1, beyond/0.15)
 	} else {
 		s.hot = 0
 	}
 	if s.kind == "none" {
 		s.u0 = math.Max(0.995*s.u0, s.u)
 		s.r0 = math.Max(0.995*s.r0, R)
-		s.i0, s.w0, s.age, s.n, s.used, s.late = If, W, 0, 0, use, false
+		s.i0, s.w0, s.age, s.n, s.used, s.late, s.clean = If, W, 0, 0, use, false, false
 		if al >= 0.2 {
 			if s.hot >= 8 || (W > 0.95*s.Wt && s.u < 0.6*s.u0 && R < 0.7*s.r0) {
 				s.kind = "latency"
@@ -198,8 +235,21 @@ func (s *kneeReference) number(in tickInput) float64 {
 		s.i0 = math.Max(s.i0, If)
 		s.w0 = math.Max(s.w0, W)
 		lag := math.Max(W, P99)
+		if !s.clean && s.age > lag+T && own > 0 && (!s.rate || SLO > 0) {
+			s.clean = true
+			s.sD, s.sI, s.sT, s.sR = own, I*T, T, own+Abort
+			D, If, R = own/T, I, (own+Abort)/T
+			W = math.Max(If/D, 1e-6)
+			use = If
+			if s.rate {
+				use = R
+			}
+		}
 		open := s.age < lag+2*T || s.n < 10 || If > 0.7*s.i0
 		if open && s.age <= 3*lag+10*T {
+			if s.rate && SLO > 0 {
+				use = math.Min(use, (own+Abort)/T)
+			}
 			return math.Min(s.u, math.Min(s.back(), use)/2)
 		}
 		x := If / s.i0
@@ -207,8 +257,8 @@ func (s *kneeReference) number(in tickInput) float64 {
 			x = math.Max(x, 0.5)
 		}
 		vain := math.Log(W/s.w0) > 0.5*math.Log(x)
-		if vain && !open && s.kind == "latency" {
-			s.F = W
+		if vain && !open && s.kind == "latency" && (SLO == 0 || W <= 0.7*SLO) {
+			s.F = If / math.Max(D/2, D+math.Min(0, dI)/(2*T))
 		}
 		s.kind = "none"
 		s.hot = 0
@@ -348,6 +398,9 @@ func (w *kneeWorld) next(u float64, slo float64) tickInput {
 	in.inFlight = (before + w.open) / 2
 	latency := base + w.open/capacity
 	in.p99 = time.Duration(3 * latency * 1e9)
+	if in.reached > 0 {
+		in.p50 = time.Duration(latency * 1e9 * 2 / 3)
+	}
 	if slo > 0 && latency > slo/5 {
 		in.overSLO = w.r.IntN(in.reached + 1)
 		if latency < slo {
@@ -374,6 +427,9 @@ func (w *kneeWorld) anything(u float64) tickInput {
 		inFlight: float64(n()) * w.r.Float64(), inFlightEnd: n(),
 		p99:     time.Duration(w.logUniform(1e3, 1e11)),
 		binding: w.r.IntN(2) == 0,
+	}
+	if in.reached > 0 {
+		in.p50 = time.Duration(w.r.Float64() * float64(in.p99))
 	}
 	if w.r.IntN(4) == 0 {
 		in.unreachable = n()
@@ -428,7 +484,7 @@ func differKnee(seed uint64, ticks int, seen *[NumDecisions]int) error {
 			return fmt.Errorf("seed %d, tick %d: the law says %v (%v), the specification %v\ninput %+v\nspecification %+v",
 				seed, i, got, why, want, in, *spec)
 		}
-		law.target = want
+		law.target = spec.u
 	}
 	return nil
 }

@@ -79,13 +79,70 @@ func TestKneeRules(t *testing.T) {
 			func(k *knee) float64 { return 0.5 }, Outage,
 			func(k *knee) bool { return k.memory == 40 }},
 		{"the outage goes on: the memory stays", both, either,
-			func(k *knee, in *tickInput) { in.reached, in.unreachable = 0, 9; k.memory = 777 },
+			func(k *knee, in *tickInput) {
+				in.reached, in.unreachable, in.inFlightEnd = 0, 9, 0
+				k.memory = 777
+			},
 			func(k *knee) float64 { return 0.5 }, Outage,
 			func(k *knee) bool { return k.memory == 777 }},
-		{"nothing ends in the outage", both, either,
-			func(k *knee, in *tickInput) { in.reached = 0; k.memory = 777 },
+		{"nobody asks in the outage", both, either,
+			func(k *knee, in *tickInput) { *in = tickInput{}; k.memory = 777 },
 			func(k *knee) float64 { return 1 }, Outage,
 			func(k *knee) bool { return k.memory == 777 }},
+		{"nothing ends in the outage: a rate goes on down", rate, either,
+			func(k *knee, in *tickInput) { in.reached = 0; k.memory = 777 },
+			func(k *knee) float64 { return 0.5 }, Outage,
+			func(k *knee) bool { return k.memory == 777 && k.stuck == 8 && k.prevEnd == 0 }},
+		{"a limit too, but those that hang do not hold its slots", limit, either,
+			func(k *knee, in *tickInput) { in.reached = 0; k.memory = 777 },
+			func(k *knee) float64 { return 28.0 / 40 }, Outage,
+			func(k *knee) bool { return k.memory == 777 && k.stuck == 8 && k.target == 20 }},
+		{"nothing ends for longer than it ever took", both, either,
+			func(k *knee, in *tickInput) {
+				in.reached = 0
+				k.patience, k.silent = 0.5, 0.26
+			},
+			func(k *knee) float64 {
+				if k.rate {
+					return 0.5
+				}
+				return 28.0 / 40
+			}, Outage,
+			func(k *knee) bool { return k.memory == k.topTarget && k.silent == 0 }},
+		{"not yet longer", rate, either,
+			func(k *knee, in *tickInput) {
+				in.reached, in.inFlight, in.inFlightEnd = 0, 58, 108
+				k.patience, k.silent = 0.5, 0.25
+			},
+			nil, Backoff, func(k *knee) bool { return k.memory == 0 && k.silent == 0.5 }},
+		{"an end breaks the silence", both, either,
+			func(k *knee, in *tickInput) { k.patience, k.silent = 0.5, 9 },
+			nil, Probe, func(k *knee) bool { return k.memory == 0 && k.silent == 0 }},
+		{"nothing was in flight before: no silence", both, slo,
+			func(k *knee, in *tickInput) { in.reached, k.prevEnd = 0, 0; k.patience, k.silent = 0.5, 9 },
+			nil, Probe, func(k *knee) bool { return k.memory == 0 && k.silent == 0 }},
+		{"nobody asks: no silence", both, either,
+			func(k *knee, in *tickInput) {
+				in.reached, in.admitted, in.binding = 0, 0, false
+				k.patience, k.silent = 0.5, 9
+			},
+			nil, Hold, func(k *knee) bool { return k.memory == 0 && k.silent == 0 }},
+		{"what the outage swallowed is no longer in flight", both, slo,
+			func(k *knee, in *tickInput) {
+				in.inFlight, in.inFlightEnd, in.p50, k.stuck = 108, 108, 15*time.Millisecond, 100
+			},
+			nil, Probe, func(k *knee) bool { return k.stuck == 100 && k.prevEnd == 8 && k.inFlight == 8 }},
+		{"its time-outs are old news", both, slo,
+			func(k *knee, in *tickInput) {
+				in.inFlight, in.inFlightEnd, k.stuck = 58, 58, 250
+				in.reached, in.truncated, in.overSLO = 300, 200, 200
+			},
+			nil, Probe, func(k *knee) bool { return k.stuck == 50 && k.inFlight == 8 && k.overRun == 0 && k.memory == 0 }},
+		{"unless they answer after all", both, slo, // 100 in 0.25 s, of 260 ms each: 104 are alive
+			func(k *knee, in *tickInput) {
+				in.inFlight, in.inFlightEnd, in.p50, k.stuck = 108, 108, 260*time.Millisecond, 100
+			},
+			nil, Backoff, func(k *knee) bool { return k.stuck == 4 }},
 		{"one call comes back", both, either,
 			func(k *knee, in *tickInput) { in.reached = 1; k.memory = 10 * k.target },
 			func(k *knee) float64 { return 5 }, Resume,
@@ -353,6 +410,15 @@ func TestKneeTarget(t *testing.T) {
 	for range 30 {
 		over(50)
 	}
+	if k.window < 0.05/1.5*0.9 || k.window > 0.05/1.5 {
+		t.Errorf("after 30 bad ticks the target is %v: the latency of 50 ms is beyond 1.5 of it, and lower it may not go", k.window)
+	}
+	for range 30 {
+		k.at(0.03, &tickInput{})
+		in := steadyTick()
+		in.inFlight, in.inFlightEnd, in.overSLO = 12, 12, 50
+		k.step(in)
+	}
 	if low := 1.5 * k.base; math.Abs(k.window-low) > 1e-9 {
 		t.Errorf("after 30 bad ticks the target is %v, want 1.5 × base = %v", k.window, low)
 	}
@@ -372,7 +438,7 @@ func TestKneeTarget(t *testing.T) {
 func hotKnee(rate bool, slo time.Duration, latency float64) (*knee, tickInput) {
 	k, in := steadyKnee(rate, slo), steadyTick()
 	k.at(latency, &in)
-	k.hotRun = hotTicks - 1
+	k.heat = hotTicks - 1
 	in.p99 = seconds(latency)
 	return k, in
 }
@@ -384,7 +450,7 @@ func TestKneeDrainTestBegins(t *testing.T) {
 		want  testKind
 	}{
 		{"latency has been too high for eight ticks", func(k *knee, in *tickInput) {}, latencyTest},
-		{"for seven", func(k *knee, in *tickInput) { k.hotRun-- }, noTest},
+		{"for seven", func(k *knee, in *tickInput) { k.heat-- }, noTest},
 		{"only a little too high", func(k *knee, in *tickInput) { k.at(0.095, in) }, noTest},
 		{"the cut has become deep", func(k *knee, in *tickInput) {
 			k.at(0.088, in)
@@ -437,12 +503,15 @@ func TestKneeDrainTestVerdicts(t *testing.T) {
 		got, why := k.step(in)
 		ticks := 1
 		for open := in.inFlight; why == Test && ticks < 1000; ticks++ {
+			before := open
 			open = max(open/2, in.inFlight*share)
-			w := latency(open)
+			// What ends beyond what is sent is the fall; their mean is the
+			// flow that belongs to the calls in flight.
 			tick := in
-			tick.inFlight, tick.inFlightEnd = open, int(open)
-			tick.reached = int(open / w * 0.25)
-			tick.admitted = tick.reached
+			tick.inFlight, tick.inFlightEnd = (before+open)/2, int(open)
+			flow := tick.inFlight / latency(tick.inFlight) * 0.25
+			tick.reached = int(math.Round(flow + (before-open)/2))
+			tick.admitted = int(math.Round(flow - (before-open)/2))
 			got, why = k.step(tick)
 		}
 		return got, why, ticks
@@ -458,8 +527,8 @@ func TestKneeDrainTestVerdicts(t *testing.T) {
 		if ticks < 3 || ticks > 6 {
 			t.Errorf("rate %v: the test took %d ticks, want one latency and two ticks more", rate, ticks)
 		}
-		if k.idle != nextTimedTest || k.hotRun != 0 || k.test.kind != noTest {
-			t.Errorf("rate %v: after the verdict idle %d, hot %d, test %v", rate, k.idle, k.hotRun, k.test.kind)
+		if k.idle != nextTimedTest || k.heat != 0 || k.test.kind != noTest {
+			t.Errorf("rate %v: after the verdict idle %d, heat %v, test %v", rate, k.idle, k.heat, k.test.kind)
 		}
 
 		// Latency follows: our queue, and the base stays.
@@ -477,14 +546,14 @@ func TestKneeDrainTestVerdicts(t *testing.T) {
 
 		// A timed test never raises the base.
 		k, in = hotKnee(rate, 0, 0.03)
-		k.hotRun, k.idle = 0, 1
+		k.heat, k.idle = 0, 1
 		got, why, _ = run(k, in, 0.1, func(float64) float64 { return 0.03 })
 		if why != Restore || k.base != 0.02 {
 			t.Errorf("rate %v: a timed test in vain: %v, number %v, base %v; want restore and 0.02", rate, why, got, k.base)
 		}
 		// But it lowers it: there was more to drain than we knew.
 		k, in = hotKnee(rate, 0, 0.1)
-		k.hotRun, k.idle, k.base, k.window = 0, 1, 0.1, 0.15
+		k.heat, k.idle, k.base, k.window = 0, 1, 0.1, 0.15
 		_, why, _ = run(k, in, 0.6, func(float64) float64 { return 0.075 })
 		if why != Drained || math.Abs(k.base-k.latency) > 1e-9 || k.base > 0.09 || k.idle != 2 {
 			t.Errorf("rate %v: a timed test that drained: %v, base %v, latency %v, next in %d ticks; want drained, the latency, 2",
@@ -577,7 +646,7 @@ func TestKneeClosedForm(t *testing.T) {
 			last := f.open - want
 			peak := math.Abs(last)
 			for range 800 {
-				k.hotRun = 0
+				k.heat = 0
 				rate, _ = k.step(f.tickAt(rate))
 				x := f.open - want
 				if x*last < 0 {
@@ -666,7 +735,7 @@ func TestKneeOutages(t *testing.T) {
 	// The time-outs of a hang, each 50 times the SLO.
 	timeouts := func(n int) tickInput {
 		return tickInput{admitted: n, reached: n, truncated: n, overSLO: n, binding: true,
-			inFlight: float64(40 * n), inFlightEnd: 40 * n, p99: 50 * kneeSLO}
+			inFlight: float64(40 * n), inFlightEnd: 40 * n, p50: 50 * kneeSLO, p99: 50 * kneeSLO}
 	}
 	for name, lost := range map[string]func(int) tickInput{"refusal": storm, "hang": timeouts} {
 		for _, rate := range []bool{true, false} {
@@ -676,7 +745,12 @@ func TestKneeOutages(t *testing.T) {
 				want := before
 				for range ticks {
 					want = max(want/2, k.min)
-					if got, why := k.step(lost(10)); got != want || why != Outage {
+					in := lost(10)
+					got, why := k.step(in)
+					if !rate {
+						got -= float64(in.inFlightEnd) // calls that hang do not count
+					}
+					if got != want || why != Outage {
 						t.Fatalf("%s, rate %v: %v (%v), want %v", name, rate, got, why, want)
 					}
 				}
