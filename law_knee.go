@@ -111,12 +111,26 @@ func (k *knee) signals() (baseline, fast, window time.Duration) {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func (k *knee) step(in tickInput) (float64, Decision) {
+	before := k.target
 	x, why := k.next(in)
 	k.target = min(max(x, k.min), k.max)
+	why = named(why, before, k.target)
 	if !k.rate && k.stuck > 0 {
 		return min(k.target+float64(k.stuck), k.max), why // they hold slots and say nothing
 	}
 	return k.target, why
+}
+
+// named makes the name of an ordinary step agree with where it went: the law
+// adds half a call to every gap, so a small gap can be closed the other way.
+func named(why Decision, from, to float64) Decision {
+	switch {
+	case to > from && (why == Backoff || why == TailBackoff):
+		return Probe
+	case to < from && why == Probe:
+		return Backoff
+	}
+	return why
 }
 
 func (k *knee) next(in tickInput) (float64, Decision) {

@@ -837,3 +837,21 @@ func FuzzKneeIsSound(f *testing.F) {
 		}
 	})
 }
+
+// The reason of an ordinary step agrees with where the number went.
+func TestKneeDecisionsAgreeWithTheDirection(t *testing.T) {
+	for _, c := range []struct {
+		why      Decision
+		from, to float64
+		want     Decision
+	}{
+		{Backoff, 10, 11, Probe}, {TailBackoff, 10, 11, Probe}, {Probe, 10, 9, Backoff},
+		{Backoff, 10, 9, Backoff}, {TailBackoff, 10, 9, TailBackoff}, {Probe, 10, 11, Probe},
+		{Backoff, 1, 1, Backoff}, {Probe, 100, 100, Probe}, // at the floor, at the ceiling
+		{Outage, 10, 5, Outage}, {Restore, 5, 10, Restore}, {SlowStart, 10, 15, SlowStart},
+	} {
+		if got := named(c.why, c.from, c.to); got != c.want {
+			t.Errorf("%v from %v to %v is called %v, want %v", c.why, c.from, c.to, got, c.want)
+		}
+	}
+}
