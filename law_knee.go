@@ -39,6 +39,7 @@ type knee struct {
 
 	base    float64 // F, the latency without our queue
 	seen    int     // samples so far, until base is known
+	vainRun int     // verdicts since base leaves no room below the SLO
 	window  float64 // Wt, the latency steered to
 	cold    bool    // slow start
 	overRun int     // ticks in a row with too many calls over the SLO
@@ -82,7 +83,8 @@ const (
 	nextTimedTest    = 40    // ticks after any verdict
 	hotTicks         = 8     // longer than a real queue survives the PI step
 	hotMargin        = 0.15  // of the window: above it a tick counts fully
-	mostBase         = 0.7   // of the SLO: a base above leaves no room to meet it with a queue
+	mostBase         = 0.7   // of the SLO: a base above leaves no room below it
+	surelyVain       = 3     // verdicts in a row on such a base: longer than a fleet needs to drain
 	certainSilence   = 10    // ends that ought to have come: e^-10 by chance
 	topDecay         = 0.995 // per tick: half of a maximum is forgotten in 35 s
 	minLatency       = 1e-6  // seconds; keeps every quotient finite
@@ -295,9 +297,14 @@ func (k *knee) learn(in tickInput) (x float64, done bool) {
 	return 0, false
 }
 
-// ceiling is the highest window.
+// ceiling is the highest window. A base that leaves no room below the SLO does
+// not raise it at first: if it is the queue of a fleet, all have to go down
+// together. If it stays, the SLO cannot be met, and cutting is in vain.
 func (k *knee) ceiling() float64 {
 	if k.sloSec > 0 {
+		if k.base > mostBase*k.sloSec && k.vainRun < surelyVain {
+			return sloTarget * k.sloSec
+		}
 		return max(sloTarget*k.sloSec, k.base+sloMargin*k.sloSec)
 	}
 	return noSLOTarget * k.base
@@ -306,6 +313,9 @@ func (k *knee) ceiling() float64 {
 // retarget moves the window and ends slow start. done: slow start has sent a
 // rate over the SLO, and x is its number.
 func (k *knee) retarget(in tickInput) (x float64, done bool) {
+	if k.base <= mostBase*k.sloSec {
+		k.vainRun = 0
+	}
 	top := k.ceiling()
 	low := min(top, 1.5*k.base)
 	if k.window == 0 {
@@ -315,12 +325,13 @@ func (k *knee) retarget(in tickInput) (x float64, done bool) {
 		// One late call and one bad tick are noise; far above the window it is
 		// the queue that is wrong and not the window.
 		if k.overRun++; k.overRun >= 2 && k.latency < 1.5*k.window {
-			k.window = max(low, 0.9*min(k.window, k.latency))
+			k.window = 0.9 * min(k.window, k.latency)
 		}
 	} else {
 		k.overRun = 0
-		k.window = min(top, 1.01*max(k.window, low))
+		k.window = 1.01 * max(k.window, low)
 	}
+	k.window = min(max(k.window, low), top)
 	if k.cold {
 		bad := k.sloSec > 0 && float64(in.overSLO) > max(1, 0.005*float64(in.reached))
 		oneSigma := 1 + 1/math.Sqrt(k.sumDelivered)
@@ -378,11 +389,11 @@ func (k *knee) drain(in tickInput, growth float64) (x float64, why Decision) {
 		fall = max(fall, 0.5)
 	}
 	vain := math.Log(w/t.latency) > 0.5*math.Log(fall) // half-way between all ours and not ours
-	hopeless := k.sloSec > 0 && w > mostBase*k.sloSec
-	if vain && !open && t.kind == latencyTest && !hopeless {
+	if vain && !open && t.kind == latencyTest {
 		// In flight still falls: what ended is more than what was sent, and
 		// the flow that belongs to it lies half-way.
 		k.base = k.inFlight / max(k.delivered/2, k.delivered+min(0, growth)/(2*k.t))
+		k.vainRun++
 	}
 	used := t.used
 	k.test, k.heat, k.idle = drainTest{}, 0, nextTimedTest

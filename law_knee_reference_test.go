@@ -34,6 +34,7 @@ type kneeReference struct {
 	late, clean    bool
 	idle           int
 	stuck          float64
+	vain           int
 	quiet, bear    float64 // seconds without an end; what of it is no outage
 }
 
@@ -178,7 +179,13 @@ func (s *kneeReference) number(in tickInput) float64 {
 	// 4
 	var top float64
 	if SLO > 0 {
-		top = math.Max(0.45*SLO, s.F+0.15*SLO)
+		top = 0.45 * SLO
+		if s.F <= 0.7*SLO {
+			s.vain = 0
+		}
+		if s.F <= 0.7*SLO || s.vain >= 3 {
+			top = math.Max(top, s.F+0.15*SLO)
+		}
 	} else {
 		top = 1.5 * s.F
 	}
@@ -189,12 +196,13 @@ func (s *kneeReference) number(in tickInput) float64 {
 	if SLO > 0 && Over > math.Max(1, N*2/100) {
 		s.over++
 		if s.over >= 2 && W < 1.5*s.Wt {
-			s.Wt = math.Max(lo, 0.9*math.Min(s.Wt, W))
+			s.Wt = 0.9 * math.Min(s.Wt, W)
 		}
 	} else {
 		s.over = 0
-		s.Wt = math.Min(top, 1.01*math.Max(s.Wt, lo))
+		s.Wt = 1.01 * math.Max(s.Wt, lo)
 	}
+	s.Wt = math.Min(top, math.Max(lo, s.Wt))
 	if s.cold {
 		bad := SLO > 0 && Over > math.Max(1, N*0.5/100)
 		s.cold = !bad && (al < 0.2 || W <= s.Wt*(1+1/math.Sqrt(s.sD)))
@@ -257,8 +265,9 @@ func (s *kneeReference) number(in tickInput) float64 {
 			x = math.Max(x, 0.5)
 		}
 		vain := math.Log(W/s.w0) > 0.5*math.Log(x)
-		if vain && !open && s.kind == "latency" && (SLO == 0 || W <= 0.7*SLO) {
+		if vain && !open && s.kind == "latency" {
 			s.F = If / math.Max(D/2, D+math.Min(0, dI)/(2*T))
+			s.vain++
 		}
 		s.kind = "none"
 		s.hot = 0

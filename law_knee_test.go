@@ -432,6 +432,26 @@ func TestKneeTarget(t *testing.T) {
 	if got := k.ceiling(); math.Abs(got-0.13) > 1e-9 {
 		t.Errorf("the highest target over a base of 100 ms is %v, want base + 0.15 of the SLO", got)
 	}
+	for _, test := range []struct {
+		base    float64
+		vainRun int
+		want    float64
+	}{
+		{0.139, 0, 0.169},
+		{0.141, 0, 0.09}, // no room below the SLO: a fleet's queue, perhaps
+		{0.3, 2, 0.09},
+		{0.3, 3, 0.33}, // no, the SLO cannot be met
+	} {
+		k.base, k.vainRun = test.base, test.vainRun
+		if got := k.ceiling(); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("the highest target over a base of %v s after %d verdicts is %v, want %v", test.base, test.vainRun, got, test.want)
+		}
+	}
+	k.base, k.vainRun = 0.139, 3
+	k.step(steadyTick())
+	if k.vainRun != 0 {
+		t.Errorf("with a base below 0.7 of the SLO again, %d verdicts are still counted", k.vainRun)
+	}
 }
 
 // hotKnee is a law that sees more latency than it wants, just before a test.
