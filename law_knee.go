@@ -222,7 +222,7 @@ func (k *knee) setAside(in *tickInput, lost int) {
 	}
 	if lost == 0 && in.p50 > 0 {
 		alive := float64(in.reached) / k.t * in.p50.Seconds()
-		k.stuck = max(0, min(k.stuck, int(in.inFlight-alive)))
+		k.stuck = min(k.stuck, int(max(0, in.inFlight-alive)))
 	}
 	k.stuck = min(k.stuck, in.inFlightEnd)
 	in.inFlightEnd -= k.stuck
