@@ -58,7 +58,7 @@ func draw(self, dir string, processes int) error {
 // figure shows what one situation was and what each arm made of it.
 func figure(s Situation, runs []Result) plot.Figure {
 	goodput := plot.Panel{Label: "goodput", Unit: "/s"}
-	latency := plot.Panel{Label: "round trip", Unit: "s", Log: true,
+	latency := plot.Panel{Label: "mean round trip", Unit: "s", Log: true,
 		Lines: []plot.Line{{Name: "SLO", Y: s.SLO.Seconds()}}}
 	rate := plot.Panel{Label: "rate", Unit: "/s", Max: 1.5 * s.nominal()}
 	limit := plot.Panel{Label: "limit", Unit: "calls"}
