@@ -148,7 +148,7 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 	if k.memory > 0 {
 		x := max(k.target, k.memory/2)
 		k.memory = 0
-		k.sumDelivered, k.sumInFlight, k.sumTime, k.sumReturned = 0, 0, 0, 0 // forget the outage's latencies
+		k.forgetAll() // the outage's latencies
 		return x, Resume
 	}
 	if !k.smooth(in, float64(own)) {
@@ -395,9 +395,12 @@ func (k *knee) drain(in tickInput, growth float64) (x float64, why Decision) {
 		k.base = k.inFlight / max(k.delivered/2, k.delivered+min(0, growth)/(2*k.t))
 		k.vainRun++
 	}
-	used := t.used
+	used, fresh := t.used, t.fresh
 	k.test, k.heat, k.idle = drainTest{}, 0, nextTimedTest
 	if vain || open {
+		if fresh {
+			k.forgetAll() // the sums hold nothing but the cut
+		}
 		return k.back(), Restore
 	}
 	if w < 0.9*k.base { // there was more to drain than we knew
@@ -417,6 +420,10 @@ func (k *knee) use() float64 {
 		return k.returned
 	}
 	return k.inFlight
+}
+
+func (k *knee) forgetAll() {
+	k.sumDelivered, k.sumInFlight, k.sumTime, k.sumReturned = 0, 0, 0, 0
 }
 
 // forget starts the sums anew once the calls from before the cut are gone, so

@@ -273,6 +273,9 @@ func (s *kneeReference) number(in tickInput) float64 {
 		s.hot = 0
 		s.idle = 40
 		if vain || open {
+			if s.clean {
+				s.sD, s.sI, s.sT, s.sR = 0, 0, 0, 0
+			}
 			return s.back()
 		}
 		if W < 0.9*s.F {
