@@ -398,7 +398,7 @@ func (k *knee) drain(in tickInput, growth float64) (x float64, why Decision) {
 	used, fresh := t.used, t.fresh
 	k.test, k.heat, k.idle = drainTest{}, 0, nextTimedTest
 	if vain || open {
-		if fresh {
+		if fresh && k.sloSec > 0 {
 			k.forgetAll() // the sums hold nothing but the cut
 		}
 		return k.back(), Restore

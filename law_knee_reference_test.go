@@ -273,7 +273,7 @@ func (s *kneeReference) number(in tickInput) float64 {
 		s.hot = 0
 		s.idle = 40
 		if vain || open {
-			if s.clean {
+			if s.clean && SLO > 0 {
 				s.sD, s.sI, s.sT, s.sR = 0, 0, 0, 0
 			}
 			return s.back()
