@@ -289,7 +289,7 @@ func (p params) concurrencyConfig() ConcurrencyConfig {
 // fill puts in the defaults, then checks every field. It is the one place where
 // either is done.
 func (p *params) fill(n names) error {
-	var faults []error
+	var faults faultList
 	if p.anchor == AnchorKnee {
 		faults = p.kneeFaults()
 	} else {
@@ -307,11 +307,7 @@ func (p *params) fill(n names) error {
 		}
 	}
 
-	check := func(ok bool, field string, value any, allowed string) {
-		if !ok {
-			faults = append(faults, fault(field, value, allowed))
-		}
-	}
+	check := faults.check
 	// A NaN is not 0, so it is no default, and fails the check.
 	validMax := within(p.max, n.least, n.most)
 	check(validMax, n.max, n.show(p.max), fmt.Sprintf("%v to %v (required)", n.show(n.least), n.show(n.most)))
@@ -360,12 +356,8 @@ func (p *params) defaultKnobs() {
 
 // knobFaults checks the knobs of the seed law. Floats are checked in the
 // positive form: NaN fails every comparison, and so fails here.
-func (p *params) knobFaults() (faults []error) {
-	check := func(ok bool, field string, value any, allowed string) {
-		if !ok {
-			faults = append(faults, fault(field, value, allowed))
-		}
-	}
+func (p *params) knobFaults() (faults faultList) {
+	check := faults.check
 	const day = 24 * time.Hour
 	check(p.fastHalfLife > 0 && p.fastHalfLife <= day, "FastHalfLife", p.fastHalfLife, "(0, 24h]")
 	check(p.slowHalfLife >= p.fastHalfLife && p.slowHalfLife > 0 && p.slowHalfLife <= day,
@@ -385,7 +377,7 @@ func (p *params) knobFaults() (faults []error) {
 
 // kneeFaults names every knob of the seed law that was set: AnchorKnee would
 // ignore it, and nothing is ignored silently.
-func (p *params) kneeFaults() (faults []error) {
+func (p *params) kneeFaults() (faults faultList) {
 	for _, knob := range []struct {
 		field string
 		value any
@@ -412,6 +404,15 @@ func (p *params) kneeFaults() (faults []error) {
 }
 
 func within(x, lo, hi float64) bool { return x >= lo && x <= hi }
+
+// faultList collects the faults of one config.
+type faultList []error
+
+func (l *faultList) check(ok bool, field string, value any, allowed string) {
+	if !ok {
+		*l = append(*l, fault(field, value, allowed))
+	}
+}
 
 func fault(field string, value any, allowed string) error {
 	return fmt.Errorf("agilelimiter: %s is %v, want %s", field, value, allowed)
