@@ -29,7 +29,6 @@ type bucket struct {
 	time       *timebase
 	min, max   float64 // req/s; the bucket holds its ceiling whatever it is told
 	maxWaiting int     // 0: no bound
-	area       *area   // nil: nobody asks for it
 
 	mu sync.Mutex // guards what follows; never held while waiting or in user code
 	// The schedule: the last departure's slot in nanoseconds since New, and
@@ -71,8 +70,8 @@ type waiter struct {
 // outside of it.
 const maxFree = 32
 
-func (b *bucket) init(t *timebase, p params, maxWaiting int, a *area) {
-	b.time, b.min, b.max, b.maxWaiting, b.area = t, p.min, p.max, maxWaiting, a
+func (b *bucket) init(t *timebase, p params, maxWaiting int) {
+	b.time, b.min, b.max, b.maxWaiting = t, p.min, p.max, maxWaiting
 	b.setInterval(p.initial)
 	b.last = math.MinInt64 / 2 // long ago: the first call departs at once
 }
@@ -103,9 +102,6 @@ func (b *bucket) depart(now time.Duration) (slot time.Duration, ok bool) {
 	}
 	b.last, b.lastFrac = slot, frac
 	b.admitted++
-	if b.area != nil {
-		b.area.start(now)
-	}
 	if b.owed > 0 { // what has been caught up is no longer owed
 		after, _ := b.next()
 		b.owed = max(0, min(b.owed, now-after))
@@ -130,13 +126,13 @@ func (b *bucket) tryTake() (slot, now time.Duration, ok bool) {
 
 // poll is tryTake for a caller who will not wait otherwise: a refusal says that
 // the rate is binding.
-func (b *bucket) poll() (slot time.Duration, ok bool) {
-	if slot, _, ok = b.tryTake(); !ok {
+func (b *bucket) poll() (slot, now time.Duration, ok bool) {
+	if slot, now, ok = b.tryTake(); !ok {
 		b.mu.Lock()
 		b.refused = true
 		b.mu.Unlock()
 	}
-	return slot, ok
+	return slot, now, ok
 }
 
 // take returns a slot and when its departure happened, waiting if it must. A

@@ -106,7 +106,7 @@ func TestRateIsExact(t *testing.T) { // B10, B12: fractions of a nanosecond are 
 		b := &bucket{}
 		tb := &timebase{}
 		tb.init(NewVirtualClock(time.Time{}))
-		b.init(tb, params{min: rate, max: rate, initial: rate}, 0, nil)
+		b.init(tb, params{min: rate, max: rate, initial: rate}, 0)
 		const span = 10 * time.Second
 		n := 0
 		for now := time.Duration(0); now < span; {
@@ -545,7 +545,7 @@ func promise(ops []byte) error {
 	tb := &timebase{}
 	tb.init(clock)
 	b := &bucket{}
-	b.init(tb, params{min: 1, max: ceiling, initial: 100}, 0, nil)
+	b.init(tb, params{min: 1, max: ceiling, initial: 100}, 0)
 	type grant struct{ slot, at time.Duration }
 	var grants []grant
 	var queue []*waiter

@@ -41,7 +41,7 @@ func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
 // Starting twice is starting once. Start after Stop goes on where Stop left off;
 // what was recorded in between is counted, but is no evidence, and neither is
 // the first tick.
-func (l *ConcurrencyLimiter) Start() { l.start() }
+func (l *ConcurrencyLimiter) Start() { l.loop.start() }
 
 // Stop freezes the limit where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Stopping twice is
@@ -76,39 +76,52 @@ func (l *ConcurrencyLimiter) TryTake() bool {
 	if !l.sem.tryAcquire() {
 		return false
 	}
-	if l.area != nil {
-		l.area.start(l.time.now())
-	}
+	l.admit()
 	return true
+}
+
+// Admit admits one call if there is room and returns a Call, which knows when it
+// was admitted, takes its outcome and gives its slot back, once. It refuses
+// with ErrOverloaded; with a ctx that has ended already the error matches
+// ErrWait and ctx's own.
+func (l *ConcurrencyLimiter) Admit(ctx context.Context) (Call, error) {
+	start, epoch, err := l.begin(ctx)
+	if err != nil {
+		return Call{}, err
+	}
+	return Call{core: &l.core, sem: &l.sem, start: start, epoch: epoch}, nil
+}
+
+// TryAdmit is TryTake that returns a Call.
+func (l *ConcurrencyLimiter) TryAdmit() (Call, bool) {
+	if !l.sem.tryAcquire() {
+		return Call{}, false
+	}
+	return Call{core: &l.core, sem: &l.sem, start: l.time.now(), epoch: l.admit()}, true
 }
 
 // Release gives back the slot of a TryTake. It panics without a matching
 // TryTake.
-func (l *ConcurrencyLimiter) Release() {
-	l.sem.release()
-	if l.area != nil {
-		l.area.end(l.time.now())
-	}
-}
+func (l *ConcurrencyLimiter) Release() { l.sem.release() }
 
 // Observe feeds back the handling time of one admitted call. A negative d
 // counts as Aborted, one above 100 s as 100 s.
-func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.record(Reached, d, false) }
+func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.byHand(Reached, d, false) }
 
 // ObserveTruncated feeds back a call that its own time-out ended after d.
 // AnchorKnee counts it as not delivered, the other anchors as any sample. A
 // negative d counts as Aborted.
-func (l *ConcurrencyLimiter) ObserveTruncated(d time.Duration) { l.record(Reached, d, true) }
+func (l *ConcurrencyLimiter) ObserveTruncated(d time.Duration) { l.byHand(Reached, d, true) }
 
 // Unavailable is for a call that was answered without any work, say with an
 // instant 503. Under AnchorBaseline and AnchorSLO it is a sample of
 // max(2 × window, 1.25 × SLOTarget), and none before there is a sample or an
 // SLOTarget.
-func (l *ConcurrencyLimiter) Unavailable() { l.record(Unreachable, 0, false) }
+func (l *ConcurrencyLimiter) Unavailable() { l.byHand(Unreachable, 0, false) }
 
 // Record feeds back one call by its Outcome: Observe for Reached and anything
 // undefined, Unavailable for Unreachable, nothing but a count for Aborted.
-func (l *ConcurrencyLimiter) Record(o Outcome, d time.Duration) { l.record(o, d, false) }
+func (l *ConcurrencyLimiter) Record(o Outcome, d time.Duration) { l.byHand(o, d, false) }
 
 // Limit returns the limit in force, in whole calls.
 func (l *ConcurrencyLimiter) Limit() int { return int(l.sem.limit.Load()) }
@@ -127,25 +140,18 @@ func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.concurrencyCo
 // read each: for adapters whose limiter may run on a virtual clock.
 func (l *ConcurrencyLimiter) Elapsed() time.Duration { return l.time.now() }
 
-func (l *ConcurrencyLimiter) begin(ctx context.Context) (time.Duration, error) {
+func (l *ConcurrencyLimiter) begin(ctx context.Context) (start time.Duration, epoch uint32, err error) {
 	if err := ctx.Err(); err != nil {
-		return 0, &waitError{"agilelimiter: not admitted: " + err.Error(), err}
+		return 0, 0, &waitError{"agilelimiter: not admitted: " + err.Error(), err}
 	}
 	if !l.sem.tryAcquire() {
-		return 0, ErrOverloaded
+		return 0, 0, ErrOverloaded
 	}
-	now := l.time.now()
-	if l.area != nil {
-		l.area.start(now)
-	}
-	return now, nil
+	return l.time.now(), l.admit(), nil
 }
 
-func (l *ConcurrencyLimiter) end(start time.Duration, o Outcome, truncated bool) {
+func (l *ConcurrencyLimiter) end(start time.Duration, epoch uint32, o Outcome, truncated bool) {
 	now := l.time.now()
 	l.sem.release()
-	if l.area != nil {
-		l.area.end(now)
-	}
-	l.record(o, now-start, truncated)
+	l.answer(epoch, o, now-start, truncated)
 }

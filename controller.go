@@ -17,10 +17,25 @@ type tickInput struct {
 	unreachable int
 	aborted     int
 	admitted    int
+	binding     bool // somebody was refused, gave up or still waits
+	inFlight    int  // calls in flight when the tick ended
+	held        int  // those of inFlight that were answered and keep their slot
 
-	inFlight    float64 // calls in flight, time average
-	inFlightEnd int     // calls in flight when the tick ended
-	binding     bool    // somebody was refused, gave up or still waits
+	// Only AnchorKnee asks for what follows. Times are in seconds.
+	elapsed     float64   // since the last tick
+	latencySum  float64   // of the calls reached, each cut at the law's cutoff
+	abortedTime float64   // how long the aborted calls were open, all together
+	ages        openCalls // the open calls by age
+}
+
+// epochs is how many age classes of open calls are kept.
+const epochs = 32
+
+// openCalls are the calls in flight by age, the youngest class first. age is
+// the least age in the class, in seconds.
+type openCalls struct {
+	n   [epochs]int32
+	age [epochs]float64
 }
 
 // minSettled is how many samples make a median that may move the baseline.
@@ -45,6 +60,9 @@ type law interface {
 	// synthetic is the latency that stands for a call which never arrived. 0:
 	// the law has nothing to anchor it to, or takes such calls as they are.
 	synthetic() time.Duration
+	// cutoff is the longest that one call may weigh in tickInput.latencySum, and
+	// how far back ages has to reach. 0: the law does not ask for either.
+	cutoff() time.Duration
 	// signals returns the law's view of latency for Stats.
 	signals() (baseline, fast, window time.Duration)
 }
@@ -117,6 +135,9 @@ func (g *gradient) synthetic() time.Duration {
 	}
 	return time.Duration(max(2*g.window(), 1.25*float64(g.slo)))
 }
+
+// cutoff is 0: the law goes by medians.
+func (g *gradient) cutoff() time.Duration { return 0 }
 
 func (g *gradient) step(in tickInput) (float64, Decision) {
 	if in.samples == 0 {

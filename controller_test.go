@@ -380,7 +380,7 @@ func TestABlindTickChangesNothing(t *testing.T) {
 	g.step(full(30 * ms))
 	before := *g
 	for range 1000 {
-		if got, why := g.step(tickInput{admitted: 5, inFlight: 5, inFlightEnd: 5, aborted: 3, binding: true}); got != before.target || why != Blind {
+		if got, why := g.step(tickInput{admitted: 5, inFlight: 5, aborted: 3, binding: true}); got != before.target || why != Blind {
 			t.Fatalf("a tick without samples: %g %v, want %g blind", got, why, before.target)
 		}
 	}

@@ -21,16 +21,14 @@ type actuator interface {
 // core joins recorder, law and actuator: what the two limiters share.
 type core struct {
 	params
-	time  timebase
-	rec   recorder
-	loop  loop
-	law   law
-	act   actuator
-	area  *area // under AnchorKnee only
-	ages  ages
-	ended bool // a call has ended so far
-	// stale: the next tick holds what was recorded while the loop stood still.
-	stale atomic.Bool
+	time   timebase
+	rec    recorder
+	loop   loop
+	law    law
+	act    actuator
+	flight *flight // under AnchorKnee only
+	// held counts the calls that were answered and keep their slot.
+	held atomic.Int64
 
 	mu   sync.Mutex // guards last
 	last tickReport
@@ -52,7 +50,7 @@ func (c *core) init(p params, act actuator) {
 	c.params, c.act = p, act
 	c.time.init(p.clock)
 	if p.anchor == AnchorKnee {
-		c.area = new(area)
+		c.flight = new(flight)
 	}
 	c.rec.init(p.slo)
 	c.loop.init(&c.time, p.tick, c)
@@ -64,13 +62,10 @@ func (c *core) install(l law) {
 	c.act.set(l.start())
 }
 
-// start starts the loop. After a stop, the tick that comes first is of unknown
-// age and no evidence; what it counts stays counted.
-func (c *core) start() {
-	if resumed := c.loop.start(); resumed {
-		c.stale.Store(true)
-	}
-}
+// fresh is called by the loop before the first tick after a start. What was
+// recorded while it stood still is of unknown age: it stays counted, and is no
+// evidence.
+func (c *core) fresh() { c.collect() }
 
 // newLaw returns the control law that the anchor asks for.
 func newLaw(p *params, rate bool) law {
@@ -82,34 +77,16 @@ func newLaw(p *params, rate bool) law {
 
 // step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
 func (c *core) step() {
-	// Ends before admissions: a call that comes and goes in between then counts
-	// as open for a tick. The other way round it would seem to have ended
-	// without an admission, and be written off.
-	ended := c.rec.ended()
-	admitted, open, binding := c.act.drain()
-	counted := open != notCounted
-	if !counted {
-		open = c.rec.open(admitted, ended)
-	}
-	in := c.rec.drain(c.law.synthetic(), admitted)
-	in.binding = binding
-	in.inFlight, in.inFlightEnd = float64(open), open
-	if c.area != nil {
-		c.measureFlight(&in, open, counted)
-	}
-	why := Blind
-	if !c.stale.Swap(false) {
-		var target float64
-		target, why = c.law.step(in)
-		c.act.set(target)
-	}
+	in := c.collect()
+	target, why := c.law.step(in)
+	c.act.set(target)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &c.last
 	r.why, r.samples, r.p50, r.p99 = why, in.samples, in.p50, in.p99
 	r.baseline, r.fast, r.window = c.law.signals()
-	r.binding = binding
+	r.binding = in.binding
 	r.decisions[why]++
 }
 
@@ -120,23 +97,30 @@ func (c *core) ticked() {
 	}
 }
 
-// measureFlight fills in the time average of the calls in flight. Where they
-// are not counted, it leaves out those that will never report their end.
-func (c *core) measureFlight(in *tickInput, open int, counted bool) {
-	elapsed, inFlight := c.area.drain(c.time.now(), open)
-	if !counted {
-		lost := c.ages.drain(elapsed, inFlight, open)
-		c.rec.writeOff(lost)
-		inFlight, open = inFlight-float64(lost), open-lost
+// collect takes what happened since the last time. It is called by the loop, or
+// a test, never twice at the same time.
+func (c *core) collect() tickInput {
+	// Ends before admissions: a call that comes and goes in between then counts
+	// as open for a tick. The other way round it would seem to have ended
+	// without an admission, and hide one that is open.
+	ended := c.rec.ended()
+	held := int(c.held.Load())
+	admitted, open, binding := c.act.drain()
+	if open == notCounted {
+		open = c.rec.open(admitted, ended) + held
 	}
-	in.inFlight, in.inFlightEnd = max(0, inFlight), open
-	c.ended = c.ended || in.reached+in.unreachable+in.aborted > 0
-	if !c.ended {
-		// Taken and never ended so far: more likely a caller who reports no
-		// ends than a downstream that has stalled.
-		in.inFlight, in.inFlightEnd = 0, 0
+	in := c.rec.drain(c.law.synthetic(), c.law.cutoff(), admitted)
+	in.binding, in.inFlight, in.held = binding, open, min(held, open)
+	if c.flight != nil {
+		elapsed, ages := c.flight.drain(c.time.now(), c.epochSpan(), open-in.held)
+		in.elapsed, in.ages = elapsed.Seconds(), ages
 	}
+	return in
 }
+
+// epochSpan is how long an epoch of flight should be, so that the ring reaches
+// back as far as the law asks.
+func (c *core) epochSpan() time.Duration { return c.law.cutoff() / (epochs - 4) }
 
 func (c *core) stats() Stats {
 	c.mu.Lock()
@@ -167,13 +151,37 @@ func (c *core) judge(ctx context.Context, err error) Outcome {
 	return c.classify(err)
 }
 
+// admit counts an admitted call in and returns what End needs.
+func (c *core) admit() (epoch uint32) {
+	if c.flight != nil {
+		return c.flight.admit()
+	}
+	return 0
+}
+
+// answer takes the evidence of a call that was admitted in the given epoch.
+func (c *core) answer(epoch uint32, o Outcome, d time.Duration, truncated bool) {
+	if c.flight != nil {
+		c.flight.end(epoch)
+	}
+	c.record(o, d, truncated)
+}
+
+// byHand is answer for a call of which only the duration is known.
+func (c *core) byHand(o Outcome, d time.Duration, truncated bool) {
+	if c.flight != nil {
+		c.flight.end(c.flight.at(c.time.now() - max(d, 0)))
+	}
+	c.record(o, d, truncated)
+}
+
 // record counts one finished call.
 func (c *core) record(o Outcome, d time.Duration, truncated bool) {
 	switch {
 	case o == Unreachable:
 		c.rec.unreachable.Add(1)
 	case o == Aborted || d < 0:
-		c.rec.aborted.Add(1)
+		c.rec.abort(max(d, 0))
 	default:
 		if truncated {
 			c.rec.truncated.Add(1)

@@ -9,10 +9,10 @@ import (
 // *ConcurrencyLimiter, or a type that embeds one of them.
 type Admitter interface {
 	// begin admits one call and returns when it started, since New.
-	begin(ctx context.Context) (start time.Duration, err error)
+	begin(ctx context.Context) (start time.Duration, epoch uint32, err error)
 	judge(ctx context.Context, err error) Outcome
 	// end gives back what begin took and records the call.
-	end(start time.Duration, o Outcome, truncated bool)
+	end(start time.Duration, epoch uint32, o Outcome, truncated bool)
 }
 
 // Do runs fn under lim and returns what fn returns, for calls with a result; it
@@ -25,7 +25,7 @@ func Do[T any](lim Admitter, fn func() (T, error)) (T, error) {
 // DoContext is Do with a context, which it passes on to fn: the generic form of
 // Limiter.DoContext and ConcurrencyLimiter.DoContext.
 func DoContext[T any](ctx context.Context, lim Admitter, fn func(context.Context) (T, error)) (v T, err error) {
-	start, err := lim.begin(ctx)
+	start, epoch, err := lim.begin(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -34,13 +34,13 @@ func DoContext[T any](ctx context.Context, lim Admitter, fn func(context.Context
 	// without evidence. It is not recovered: the caller's panic goes on.
 	defer func() {
 		if !ended {
-			lim.end(start, Aborted, false)
+			lim.end(start, epoch, Aborted, false)
 		}
 	}()
 	v, err = fn(ctx)
 	o := lim.judge(ctx, err)
 	ended = true
-	lim.end(start, o, err != nil && IsTimeout(err))
+	lim.end(start, epoch, o, err != nil && IsTimeout(err))
 	return v, err
 }
 

@@ -9,57 +9,75 @@ import (
 // them: they are then those admitted less those recorded.
 const notCounted = -1
 
-// area is the time integral of the calls in flight, one atomic add per call at
-// each end. The integral over [0, t] is the sum of the ends, less the sum of
-// the starts, plus t for every call still open. All times are counted from
-// origin, which every drain moves up to the present: an add that races with a
-// drain is then wrong by one call for one tick, where absolute times would be
-// wrong by one call since the beginning of time.
-type area struct {
-	origin atomic.Int64 // nanoseconds since New
-	sum    atomic.Int64 // call-nanoseconds
+// flight counts the open calls by when they were admitted. A call costs one
+// atomic add at each end.
+//
+// Time is cut into epochs, one tick long or more. Each epoch has one counter in
+// a ring: an admission adds one to that of the present epoch, the end takes one
+// from the same counter. An epoch that is older than the ring gives its counter
+// to a new one. What was still open in it is then only part of the total that
+// the actuator knows: such a call holds a slot and is no evidence any more.
+//
+// An end that races with the reuse of its own counter is taken from the new
+// epoch instead. That is wrong by one call until the counter is reused again.
+type flight struct {
+	epoch atomic.Uint32 // the present one
+	open  [epochs]atomic.Int32
+	// begin is when each epoch began, since New. Only the loop writes it.
+	begin [epochs]atomic.Int64
+	// drained is when the loop last looked. Only the loop uses it.
+	drained time.Duration
 }
 
-func (a *area) start(now time.Duration) { a.sum.Add(a.origin.Load() - int64(now)) }
-func (a *area) end(now time.Duration)   { a.sum.Add(int64(now) - a.origin.Load()) }
-
-// drain returns the time since the last drain and the time average of the calls
-// in flight over it, open being their number now.
-func (a *area) drain(now time.Duration, open int) (elapsed time.Duration, inFlight float64) {
-	elapsed = now - time.Duration(a.origin.Swap(int64(now)))
-	sum := a.sum.Swap(0)
-	if elapsed <= 0 {
-		return 0, float64(open)
-	}
-	return elapsed, max(0, float64(sum)/float64(elapsed)+float64(open))
+// admit counts one call in and returns the epoch that end needs.
+func (f *flight) admit() (epoch uint32) {
+	epoch = f.epoch.Load()
+	f.open[epoch%epochs].Add(1)
+	return epoch
 }
 
-// maxOpenAge is how old the open calls may be on average before some are taken
-// for calls that a caller has admitted by hand and never reported the end of.
-// It lies above every latency that SLOTarget allows.
-const maxOpenAge = 2 * time.Minute
-
-// ages tells open calls from lost ones. What the calls in flight have spent so
-// far is the integral of their number less the durations of those that ended;
-// divided by their number it is their mean age, and lost calls only grow older.
-type ages struct {
-	ended atomic.Int64 // nanoseconds of the calls that ended since the last drain
-	spent float64      // nanoseconds that the open calls have spent so far
+// end counts one call out.
+func (f *flight) end(epoch uint32) {
+	if f.epoch.Load()-epoch < epochs {
+		f.open[epoch%epochs].Add(-1)
+	}
 }
 
-// drain returns how many of the open calls are to be written off. inFlight is
-// their time average over the elapsed time.
-func (a *ages) drain(elapsed time.Duration, inFlight float64, open int) int {
-	ended := float64(a.ended.Swap(0))
-	a.spent += inFlight*float64(elapsed) - ended
-	if open <= 0 || elapsed <= 0 {
-		a.spent = 0
-		return 0
+// at returns the epoch in which a call began that was admitted at start. It is
+// for calls driven by hand, of which only the duration is known.
+func (f *flight) at(start time.Duration) (epoch uint32) {
+	epoch = f.epoch.Load()
+	for range epochs - 1 {
+		if epoch == 0 || start >= time.Duration(f.begin[epoch%epochs].Load()) {
+			break
+		}
+		epoch--
 	}
-	if a.spent/float64(open) <= float64(maxOpenAge) {
-		return 0
+	return epoch
+}
+
+// drain returns the time since the last drain and the open calls by age, and
+// begins a new epoch if the present one is at least span long. total bounds
+// what is counted: calls whose end was never reported are in the ring, but not
+// in flight.
+func (f *flight) drain(now, span time.Duration, total int) (elapsed time.Duration, open openCalls) {
+	elapsed = max(0, now-f.drained)
+	f.drained = now
+	epoch := f.epoch.Load()
+	end := now
+	for i := range min(int(epoch)+1, epochs) {
+		slot := (epoch - uint32(i)) % epochs
+		n := min(max(0, int(f.open[slot].Load())), total)
+		total -= n
+		open.n[i] = int32(n)
+		open.age[i] = (now - end).Seconds()
+		end = time.Duration(f.begin[slot].Load())
 	}
-	// By Little's law the calls that do end are ended/elapsed in number.
-	a.spent = 0
-	return max(0, open-int(ended/float64(elapsed))-1)
+	if now-time.Duration(f.begin[epoch%epochs].Load()) >= span {
+		next := epoch + 1
+		f.open[next%epochs].Store(0)
+		f.begin[next%epochs].Store(int64(now))
+		f.epoch.Store(next)
+	}
+	return elapsed, open
 }

@@ -88,6 +88,16 @@ func (s *snapshot) add(d time.Duration, n int) {
 	s.n += n
 }
 
+// sum returns the sum of the samples, each of them cut off at most.
+func (s *snapshot) sum(most time.Duration) (sum time.Duration) {
+	for i, c := range s.counts {
+		if c > 0 {
+			sum += time.Duration(c) * min(valueOf(i), most)
+		}
+	}
+	return sum
+}
+
 // quantile returns the nearest-rank percentile, percent in [1, 100]: the
 // ⌈n·percent/100⌉-th smallest sample. It returns 0 for an empty snapshot.
 func (s *snapshot) quantile(percent int) time.Duration {

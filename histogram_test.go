@@ -185,9 +185,9 @@ func TestALimiterTakesAtMostFourKilobytes(t *testing.T) {
 		bytes uintptr
 	}{
 		{"Limiter", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{})},
-		{"Limiter with AnchorKnee", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(area{})},
+		{"Limiter with AnchorKnee", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(flight{})},
 		{"ConcurrencyLimiter", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{})},
-		{"ConcurrencyLimiter with AnchorKnee", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(area{})},
+		{"ConcurrencyLimiter with AnchorKnee", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(flight{})},
 	} {
 		if tt.bytes > 4096 {
 			t.Errorf("a %s takes %d bytes, want at most 4096", tt.name, tt.bytes)

@@ -21,10 +21,11 @@ var layers = map[string]int{
 	"doc.go": 0,
 
 	"clock.go": 1, "ewma.go": 1, "histogram.go": 1, "outcome.go": 1, "stats.go": 1,
-	"config.go": 2, "flight.go": 2,
+	"config.go":     2,
 	"controller.go": 3, "bucket.go": 3, "semaphore.go": 3, "loop.go": 3,
-	"law_knee.go": 4, "recorder.go": 4,
+	"law_knee.go": 4, "recorder.go": 4, "flight.go": 4,
 	"core.go":    5,
+	"call.go":    6,
 	"do.go":      6,
 	"limiter.go": 7, "concurrency.go": 7,
 }

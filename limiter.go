@@ -34,7 +34,7 @@ func New(cfg Config) *Limiter {
 	}
 	l := &Limiter{}
 	l.init(p, &l.bucket)
-	l.bucket.init(&l.time, p, cfg.MaxWaiting, l.area)
+	l.bucket.init(&l.time, p, cfg.MaxWaiting)
 	l.install(newLaw(&l.params, true))
 	return l
 }
@@ -42,7 +42,7 @@ func New(cfg Config) *Limiter {
 // Start begins adapting the rate, one step every Config.Tick. Starting twice is
 // starting once. Start after Stop goes on where Stop left off; what was recorded
 // in between is counted, but is no evidence, and neither is the first tick.
-func (l *Limiter) Start() { l.start() }
+func (l *Limiter) Start() { l.loop.start() }
 
 // Stop freezes the rate where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Waiters stay in the queue
@@ -80,6 +80,7 @@ func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error)
 // it; calls whose end is never reported are forgotten there after some minutes.
 func (l *Limiter) Take() time.Time {
 	slot, _, _ := l.bucket.take(context.Background(), false)
+	l.admit()
 	return l.time.wall(slot)
 }
 
@@ -93,24 +94,44 @@ func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+	l.admit()
 	return l.time.wall(slot), nil
 }
 
-// Begin is TakeContext for callers who measure with Elapsed: in place of the
-// planned send time it returns when the call may go out, on the clock of
-// Elapsed, and saves them one reading of it.
+// Begin is TakeContext for callers who measure with Elapsed.
 func (l *Limiter) Begin(ctx context.Context) (start time.Duration, err error) {
-	return l.begin(ctx)
+	start, _, err = l.begin(ctx)
+	return start, err
+}
+
+// Admit is TakeContext that returns a Call: it knows when the call was admitted,
+// and takes its outcome. It refuses as TakeContext does.
+func (l *Limiter) Admit(ctx context.Context) (Call, error) {
+	_, now, err := l.bucket.take(ctx, true)
+	if err != nil {
+		return Call{}, err
+	}
+	return Call{core: &l.core, start: now, epoch: l.admit()}, nil
+}
+
+// TryAdmit is TryTake that returns a Call.
+func (l *Limiter) TryAdmit() (Call, bool) {
+	_, now, ok := l.bucket.poll()
+	if !ok {
+		return Call{}, false
+	}
+	return Call{core: &l.core, start: now, epoch: l.admit()}, true
 }
 
 // TryTake takes a slot that is free now and never waits. It does not overtake
 // the queue. A refusal says that the rate is binding, but is not counted as
 // shed: callers who poll would count many times.
 func (l *Limiter) TryTake() (time.Time, bool) {
-	slot, ok := l.bucket.poll()
+	slot, _, ok := l.bucket.poll()
 	if !ok {
 		return time.Time{}, false
 	}
+	l.admit()
 	return l.time.wall(slot), true
 }
 
@@ -118,22 +139,22 @@ func (l *Limiter) TryTake() (time.Time, bool) {
 // trip, measured from the moment it was really sent. A negative rtt counts as
 // Aborted, one above 100 s as 100 s. Observe without a Take is a sample
 // without an admission.
-func (l *Limiter) Observe(rtt time.Duration) { l.finish(Reached, rtt, false) }
+func (l *Limiter) Observe(rtt time.Duration) { l.byHand(Reached, rtt, false) }
 
 // ObserveTruncated ends a call that its own time-out ended after rtt: the
 // downstream had it at least that long. AnchorKnee counts it as not delivered,
 // the other anchors as any sample. A negative rtt counts as Aborted.
-func (l *Limiter) ObserveTruncated(rtt time.Duration) { l.finish(Reached, rtt, true) }
+func (l *Limiter) ObserveTruncated(rtt time.Duration) { l.byHand(Reached, rtt, true) }
 
 // Unavailable ends a call that never reached the downstream. Under
 // AnchorBaseline and AnchorSLO it is a sample of max(2 × window,
 // 1.25 × SLOTarget), and none before there is a sample or an SLOTarget.
-func (l *Limiter) Unavailable() { l.finish(Unreachable, 0, false) }
+func (l *Limiter) Unavailable() { l.byHand(Unreachable, 0, false) }
 
 // Record ends a call by its Outcome: Observe for Reached and anything
 // undefined, Unavailable for Unreachable, and for Aborted the end of a call
 // without evidence.
-func (l *Limiter) Record(o Outcome, rtt time.Duration) { l.finish(o, rtt, false) }
+func (l *Limiter) Record(o Outcome, rtt time.Duration) { l.byHand(o, rtt, false) }
 
 // Rate returns the rate in force, in requests per second.
 func (l *Limiter) Rate() float64 { return l.bucket.currentRate() }
@@ -156,29 +177,13 @@ func (l *Limiter) Config() Config { return l.config(l.bucket.maxWaiting) }
 // read each: for adapters whose limiter may run on a virtual clock.
 func (l *Limiter) Elapsed() time.Duration { return l.time.now() }
 
-// finish ends a call that was driven by hand.
-func (l *Limiter) finish(o Outcome, rtt time.Duration, truncated bool) {
-	if l.area != nil {
-		l.left(l.time.now(), rtt)
+func (l *Limiter) begin(ctx context.Context) (start time.Duration, epoch uint32, err error) {
+	if _, start, err = l.bucket.take(ctx, true); err != nil {
+		return 0, 0, err
 	}
-	l.record(o, rtt, truncated)
+	return start, l.admit(), nil
 }
 
-// left tells the accounts of AnchorKnee that a call has ended.
-func (l *Limiter) left(now, rtt time.Duration) {
-	l.area.end(now)
-	l.ages.ended.Add(int64(max(rtt, 0)))
-}
-
-func (l *Limiter) begin(ctx context.Context) (time.Duration, error) {
-	_, now, err := l.bucket.take(ctx, true)
-	return now, err
-}
-
-func (l *Limiter) end(start time.Duration, o Outcome, truncated bool) {
-	now := l.time.now()
-	if l.area != nil {
-		l.left(now, now-start)
-	}
-	l.record(o, now-start, truncated)
+func (l *Limiter) end(start time.Duration, epoch uint32, o Outcome, truncated bool) {
+	l.answer(epoch, o, l.time.now()-start, truncated)
 }

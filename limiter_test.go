@@ -369,7 +369,7 @@ func TestWaitingAllocatesNothing(t *testing.T) {
 
 func TestOneLimiterFitsInto4KB(t *testing.T) {
 	const most = 4096
-	rest := unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(area{})
+	rest := unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(flight{})
 	if n := unsafe.Sizeof(Limiter{}) + rest; n > most {
 		t.Errorf("a Limiter takes %d bytes", n)
 	}

@@ -26,6 +26,7 @@ type loop struct {
 // stepper is what a loop drives: step is the library's work, ticked the user's
 // part behind it, which may call start and stop.
 type stepper interface {
+	fresh() // before the first step after a start; no step is running
 	step()
 	ticked()
 }
@@ -35,19 +36,18 @@ func (l *loop) init(t *timebase, tick time.Duration, s stepper) {
 	l.idle.L = &l.mu
 }
 
-// start reports whether the loop had been stopped and now goes on.
-func (l *loop) start() (resumed bool) {
+func (l *loop) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.started {
-		return false
+		return
 	}
 	l.started = true
+	l.fresh()
 	l.run++
 	run := l.run
 	l.due = l.time.now() + l.tick
 	l.timer = l.time.clock.AfterFunc(l.tick, func() { l.fire(run) })
-	return run > 1
 }
 
 // stop returns once no step is running and none will. It does not wait for

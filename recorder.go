@@ -16,12 +16,13 @@ type recorder struct {
 	truncated   atomic.Uint64 // since New
 	unreachable atomic.Uint64 // since New
 	aborted     atomic.Uint64 // since New
+	abortedTime atomic.Int64  // nanoseconds of the aborted calls since the last drain
 
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
 	drained struct{ over, truncated, unreachable, aborted, admitted uint64 }
-	// Calls that will never report their end, less ends without an admission.
-	writtenOff int64
+	// Ends without an admission.
+	unasked int64
 	// The samples of thin ticks until minSettled are together.
 	thin  [minSettled - 1]uint16 // buckets
 	thinN int
@@ -42,10 +43,19 @@ func (r *recorder) observe(d time.Duration) {
 	r.latencies.record(d)
 }
 
+// abort counts a call that says nothing, and how long it was open.
+func (r *recorder) abort(d time.Duration) {
+	r.aborted.Add(1)
+	if d > 0 {
+		r.abortedTime.Add(int64(d))
+	}
+}
+
 // drain returns what the calls since the last drain showed. An unreachable call
-// is a sample of the latency synthetic, if that is not 0. admitted is the number
-// of calls since New.
-func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput) {
+// is a sample of the latency synthetic, if that is not 0. Longer than cutoff,
+// if that is not 0, no call weighs in the sum of latencies. admitted is the
+// number of calls since New.
+func (r *recorder) drain(synthetic, cutoff time.Duration, admitted uint64) (in tickInput) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var s snapshot
@@ -58,6 +68,10 @@ func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput
 	over := upTo(s.n, &r.drained.over, r.over.Load())
 	in.unreachable = since(&r.drained.unreachable, r.unreachable.Load())
 	in.aborted = since(&r.drained.aborted, r.aborted.Load())
+	in.abortedTime = time.Duration(r.abortedTime.Swap(0)).Seconds()
+	if cutoff > 0 {
+		in.latencySum = s.sum(cutoff).Seconds()
+	}
 	in.admitted = since(&r.drained.admitted, admitted)
 	// Of real latencies only: no synthetic one may move a baseline.
 	in.settled = r.settle(&s)
@@ -88,19 +102,12 @@ func (r *recorder) endedLocked() uint64 {
 func (r *recorder) open(admitted, ended uint64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	open := int64(admitted-ended) - r.writtenOff
+	open := int64(admitted-ended) + r.unasked
 	if open < 0 {
-		r.writtenOff += open
+		r.unasked -= open
 		return 0
 	}
 	return int(open)
-}
-
-// writeOff takes n calls out of flight that will never report their end.
-func (r *recorder) writeOff(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.writtenOff += int64(n)
 }
 
 // settle returns the median of s if it is full, and otherwise keeps its few
@@ -148,7 +155,7 @@ func (r *recorder) report(s *Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.InFlight == notCounted {
-		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())-r.writtenOff))
+		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())+r.unasked))
 	}
 	s.Reached = r.reached + r.latencies.count()
 	s.Truncated = r.truncated.Load()

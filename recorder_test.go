@@ -20,6 +20,7 @@ func (s *spyLaw) step(in tickInput) (float64, Decision) {
 }
 func (s *spyLaw) start() float64                                  { return s.target }
 func (s *spyLaw) synthetic() time.Duration                        { return 0 }
+func (s *spyLaw) cutoff() time.Duration                           { return 0 }
 func (s *spyLaw) signals() (baseline, fast, window time.Duration) { return 1, 2, 3 }
 
 // spyOn replaces the law of a limiter that has not been started.

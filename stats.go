@@ -34,9 +34,9 @@ const (
 	// Resume: the first real answer after an outage; half of the remembered
 	// number at least. AnchorKnee.
 	Resume
-	// Calibrate: learning the latency without a queue at the floor.
-	// AnchorKnee, a limit without SLOTarget.
-	Calibrate
+	// LossBackoff: more calls than normal are refused or lost; a step down to
+	// what is served. AnchorKnee.
+	LossBackoff
 	// Test: a short deep cut is asking whether latency follows in-flight.
 	// AnchorKnee.
 	Test
@@ -52,7 +52,7 @@ const (
 
 var decisionNames = [NumDecisions]string{
 	"blind", "hold", "probe", "slow_start", "recover", "backoff", "tail_backoff",
-	"outage", "resume", "calibrate", "test", "restore", "drained",
+	"outage", "resume", "loss_backoff", "test", "restore", "drained",
 }
 
 // String returns the decision in lower case with underscores, as metrics and

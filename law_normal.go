@@ -1,0 +1,91 @@
+package agilelimiter
+
+import "math"
+
+// normal is what the two signals are without our doing: the latency without our
+// queue, and the share of bad calls.
+type normal struct {
+	slo                  float64 // seconds; 0: none
+	base                 float64 // F, the latency without our queue
+	foreign              float64 // a latency that an experiment found not to be ours; 0: none
+	window               float64 // Wt, the latency steered to
+	bad                  float64 // p0, the bad share that is not ours
+	scale                float64 // of the window, below 1 while too many calls are late
+	lateNormal, lateTime float64
+	hot                  float64 // seconds with latency above the window
+	badTime              float64 // seconds with the bad share above its normal
+}
+
+const (
+	sloTarget   = 0.45 // of the SLO: the mean whose exponential tail leaves 98 % inside
+	staffing    = 2    // square-root staffing: the queue that keeps the workers busy
+	badMargin   = 0.04 // of bad calls above normal: below it a cut costs more than it saves
+	hotMargin   = 0.15 // of the window: above it a tick counts fully
+	forgetBad   = 30.0 // seconds
+	foreignRoom = 1.25 // of a foreign latency
+)
+
+func (n *normal) init(slo float64) { n.slo, n.scale = slo, 1 }
+
+// update follows the latency without our queue and sets the window.
+func (n *normal) update(m *measured, in tickInput, atFloor bool) {
+	w := m.latency
+	switch {
+	case n.base == 0:
+		n.base = w
+	case w < n.base:
+		n.base += 0.5 * m.alpha * (w - n.base)
+	case atFloor && m.inFlight < 1.5 || !m.binding:
+		n.base += 0.1 * m.alpha * (w - n.base)
+	default:
+		n.base += 0.02 * m.alpha * (w - n.base)
+	}
+	if n.foreign > 0 && w < 0.6*n.foreign {
+		n.foreign = 0
+	}
+	n.window = n.base * (1 + staffing/math.Sqrt(max(m.delivered*n.base, 1e-3)))
+	if n.slo > 0 {
+		n.window = sloTarget * n.slo
+	} else {
+		m.cut = 20 * n.base
+	}
+	if n.slo > 0 && tooMany(m.late, m.lateOf, n.lateNormal) {
+		n.lateTime += in.elapsed
+		if w < 1.5*n.window*n.scale {
+			n.scale = max(0.1, n.scale*math.Pow(0.9, m.alpha*4))
+		}
+	} else {
+		n.lateTime = max(0, n.lateTime-in.elapsed/4)
+		n.scale = min(1, n.scale*(1+0.1*m.alpha*4/10))
+	}
+	n.window = max(n.window*n.scale, 1.2*n.base, foreignRoom*n.foreign)
+
+	if over := (w-0.5/m.delivered)/n.window - 1; over > 0 { // half a call is what the step adds by itself
+		n.hot += in.elapsed * min(1, over/hotMargin)
+	} else {
+		n.hot = 0
+	}
+	if m.badShare < n.bad {
+		n.bad += (m.badShare - n.bad) * min(1, in.elapsed/forgetBad)
+	}
+	if share := m.late / max(m.lateOf, 1); share < n.lateNormal {
+		n.lateNormal += (share - n.lateNormal) * min(1, in.elapsed/forgetBad)
+	}
+	if n.tooBad(m) {
+		n.badTime += in.elapsed
+	} else {
+		n.badTime = max(0, n.badTime-in.elapsed/4)
+	}
+}
+
+// tooBad reports that more calls are bad than normal and chance explain.
+func (n *normal) tooBad(m *measured) bool {
+	return tooMany(m.sumBad, m.sumAnswers, n.bad)
+}
+
+// tooMany reports that more of the calls are counted than normal and chance
+// explain.
+func tooMany(counted, of, normal float64) bool {
+	expected := min(normal+badMargin, 1) * of
+	return counted > expected+2*math.Sqrt(expected)+2
+}
