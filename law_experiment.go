@@ -54,7 +54,7 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 		if kind == noExperiment {
 			return 0, Hold
 		}
-		*e = experiment{kind: kind, bad: k.m.badShare, late: k.m.late / max(k.m.lateOf, 1), used: k.use(), before: k.before()}
+		*e = experiment{kind: kind, bad: k.m.badShare, late: k.m.sumLate / max(k.m.sumEnded, 1), used: k.use(), before: k.before()}
 	}
 	e.time += in.elapsed
 	lag := max(k.m.latency, in.p99.Seconds())

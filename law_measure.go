@@ -14,26 +14,24 @@ type measured struct {
 	sumAbortedTime, sumLate                     float64
 	sumAll                                      float64 // ended calls of every kind
 
-	alpha        float64 // the weight of this tick
-	delivered    float64 // D: good answers per second
-	returned     float64 // R: calls that came back without being lost, per second
-	latency      float64 // W: mean duration, cut, open calls that are overdue included
-	inFlight     float64 // calls in flight, those too old to say anything left out
-	own          float64 // those of inFlight that will be answers
-	mixed        float64 // share of inFlight that will not
-	growth       float64 // of own since the last tick
-	badShare     float64
-	late, lateOf float64 // calls over the SLO, open ones included, and of how many
-	overdueLate  float64
-	perAnswer    float64 // calls sent for one that is answered or lost
-	stuck        int     // calls that hold a slot and are too old to say anything
-	overdueAge   float64 // an open call that is older is overdue
-	tail         float64 // p99, slowly forgotten
-	abortAge     float64 // mean duration of aborted calls
-	quiet        float64 // seconds since anything ended although it was due
-	outageCut    float64 // open calls older than this hang since an outage; 0: none
-	binding      bool    // for the time of some three samples after it was seen
-	bound        float64 // seconds since binding was seen
+	alpha       float64 // the weight of this tick
+	delivered   float64 // D: good answers per second
+	returned    float64 // R: calls that came back without being lost, per second
+	latency     float64 // W: mean duration, cut, open calls that are overdue included
+	inFlight    float64 // calls in flight, those too old to say anything left out
+	own         float64 // those of inFlight that will be answers
+	mixed       float64 // share of inFlight that will not
+	growth      float64 // of own since the last tick
+	badShare    float64
+	perAnswer   float64 // calls sent for one that is answered or lost
+	stuck       int     // calls that hold a slot and are too old to say anything
+	overdueAge  float64 // an open call that is older is overdue
+	tail        float64 // p99, slowly forgotten
+	abortAge    float64 // mean duration of aborted calls
+	quiet       float64 // seconds since anything ended although it was due
+	outageCut   float64 // open calls older than this hang since an outage; 0: none
+	binding     bool    // for the time of some three samples after it was seen
+	bound       float64 // seconds since binding was seen
 }
 
 const (
@@ -118,17 +116,9 @@ func (m *measured) lookAtOpen(in tickInput) {
 	m.overdue(in)
 }
 
-// overdue adds to the sums' latency what the overdue open calls prove already.
+// overdue watches for a time in which nothing ends although it is due.
 func (m *measured) overdue(in tickInput) {
-	n, age := in.ages.between(m.overdueAge, m.cut)
-	if m.sumEnded+float64(n) > 0 {
-		m.latency = max((m.sumLatency+age)/(m.sumEnded+float64(n)), minLatency)
-	}
-	m.overdueLate = 0
-	if m.slo > 0 {
-		late, _ := in.ages.between(max(m.slo, m.overdueAge), m.cut)
-		m.overdueLate = float64(late)
-	}
+	n, _ := in.ages.between(m.overdueAge, m.cut)
 	if in.reached+in.unreachable+in.aborted > 0 || n == 0 || in.admitted == 0 && !in.binding {
 		m.quiet = 0
 	} else {
@@ -140,8 +130,7 @@ func (m *measured) conclude() {
 	m.delivered = max(m.sumDelivered, 1e-9) / m.sumTime
 	m.returned = m.sumReturned / m.sumTime
 	m.badShare = m.sumBad / max(m.sumAnswers, 1e-9)
-	m.late = m.sumLate + m.overdueLate
-	m.lateOf = m.sumEnded + m.overdueLate
+	m.latency = max(m.sumLatency/m.sumEnded, minLatency)
 	m.perAnswer = m.sumAll / max(m.sumAnswers, 1e-9)
 }
 

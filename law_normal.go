@@ -49,7 +49,7 @@ func (n *normal) update(m *measured, in tickInput, atFloor bool) {
 	} else {
 		m.cut = 20 * n.base
 	}
-	if n.slo > 0 && tooMany(m.late, m.lateOf, n.lateNormal) {
+	if n.slo > 0 && tooMany(m.sumLate, m.sumEnded, n.lateNormal) {
 		n.lateTime += in.elapsed
 		if w < 1.5*n.window*n.scale {
 			n.scale = max(0.1, n.scale*math.Pow(0.9, m.alpha*4))
@@ -68,7 +68,7 @@ func (n *normal) update(m *measured, in tickInput, atFloor bool) {
 	if m.badShare < n.bad {
 		n.bad += (m.badShare - n.bad) * min(1, in.elapsed/forgetBad)
 	}
-	if share := m.late / max(m.lateOf, 1); share < n.lateNormal {
+	if share := m.sumLate / max(m.sumEnded, 1); share < n.lateNormal {
 		n.lateNormal += (share - n.lateNormal) * min(1, in.elapsed/forgetBad)
 	}
 	if n.tooBad(m) {
