@@ -7,6 +7,7 @@
 //	go run . -arms 'rate-.*,uber' -situations 'cap_.*' -seeds 1
 //	go run . -set fresh                             servers nobody has tuned for
 //	go run . -plots ../docs/img                     pictures of the telling situations
+//	go run . -random 300 -seed 1                    situations that nobody chose
 //	go run . -list
 package main
 
@@ -35,6 +36,10 @@ func main() {
 		brief     = flag.Bool("brief", false, "only the summary, the shares and the percentages inside the SLO")
 		summary   = flag.Bool("summary", false, "only the summary")
 		list      = flag.Bool("list", false, "list arms and situations")
+		random    = flag.Int("random", 0, "play so many random situations in place of the written ones")
+		seed      = flag.Uint64("seed", 1, "of the random situations")
+		slo       = flag.String("slo", "both", "with random situations: whether our limiters are told the SLO: with, without or both")
+		threshold = flag.Float64("threshold", 0.7, "print the random situations that score less than this")
 		child     = flag.String("job", "", "internal: one job, as JSON; the results go to standard output")
 	)
 	flag.Parse()
@@ -43,6 +48,11 @@ func main() {
 	}
 	self, err := os.Executable()
 	exit(err)
+	e := examination{n: *random, seed: *seed, arms: *armNames, slo: *slo, threshold: *threshold, procs: *processes, csv: *csvFile}
+	if e.n > 0 {
+		e.random()
+		return
+	}
 	arms := selected(arm.All(), *armNames, func(a arm.Arm) string { return a.Name })
 	chosen := selected(situations, *names, func(s Situation) string { return s.Name })
 	switch {
