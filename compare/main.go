@@ -8,6 +8,7 @@
 //	go run . -set fresh                             servers nobody has tuned for
 //	go run . -plots ../docs/img                     pictures of the telling situations
 //	go run . -random 300 -seed 1                    situations that nobody chose
+//	go run . -situation 'workers=32 service=lognormal(40ms,0.8) load=1.4x slo=400ms'
 //	go run . -list
 package main
 
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"agilelimiter/compare/arm"
+	"agilelimiter/compare/exam"
 )
 
 func main() {
@@ -37,6 +39,7 @@ func main() {
 		summary   = flag.Bool("summary", false, "only the summary")
 		list      = flag.Bool("list", false, "list arms and situations")
 		random    = flag.Int("random", 0, "play so many random situations in place of the written ones")
+		situation = flag.String("situation", "", "play the situation that these `words` describe; see -list")
 		seed      = flag.Uint64("seed", 1, "of the random situations")
 		slo       = flag.String("slo", "both", "with random situations: whether our limiters are told the SLO: with, without or both")
 		threshold = flag.Float64("threshold", 0.7, "print the random situations that score less than this")
@@ -49,7 +52,11 @@ func main() {
 	self, err := os.Executable()
 	exit(err)
 	e := examination{n: *random, seed: *seed, arms: *armNames, slo: *slo, threshold: *threshold, procs: *processes, csv: *csvFile}
-	if e.n > 0 {
+	switch {
+	case *situation != "":
+		e.situation(*situation)
+		return
+	case e.n > 0:
 		e.random()
 		return
 	}
@@ -57,6 +64,7 @@ func main() {
 	chosen := selected(situations, *names, func(s Situation) string { return s.Name })
 	switch {
 	case *list:
+		fmt.Println("the words of a situation:\n" + exam.Words())
 		for _, a := range arms {
 			fmt.Println("arm", a.Name)
 		}

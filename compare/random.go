@@ -69,3 +69,14 @@ func (e examination) save(played []exam.Played) {
 	exit(exam.WriteCSV(f, played))
 	exit(f.Close())
 }
+
+// situation plays one situation, given by its words or by its name.
+func (e examination) situation(text string) {
+	s, err := exam.Parse(text)
+	exit(err)
+	played := exam.PlayAll([]string{"situation"}, []exam.Spec{s}, e.chosen(), 1)
+	fmt.Println(s)
+	fmt.Println()
+	exam.WriteOne(os.Stdout, played[0])
+	e.save(played)
+}

@@ -32,7 +32,7 @@ type drawing struct {
 	*rng
 }
 
-func sec(x float64) time.Duration { return time.Duration(x * 1e9) }
+func sec(x float64) time.Duration { return time.Duration(math.Round(x * 1e9)) }
 
 func (d *drawing) service() {
 	mean := d.log(200e-6, 30)
@@ -263,6 +263,11 @@ func (d *drawing) round() {
 		for i := range c.Points {
 			c.Points[i].Value = digits(c.Points[i].Value, 3)
 			c.Points[i].At = short(c.Points[i].At)
+		}
+	}
+	for _, c := range []*Curve{&d.Base, &d.Ticks} { // as a duration reads back
+		for i := range c.Points {
+			c.Points[i].Value = sec(c.Points[i].Value).Seconds()
 		}
 	}
 	for i := range d.Faults {

@@ -122,3 +122,26 @@ func WriteCSV(w io.Writer, played []Played) error {
 	c.Flush()
 	return c.Error()
 }
+
+// WriteOne writes what each arm made of one situation.
+func WriteOne(w io.Writer, p Played) {
+	fmt.Fprintf(w, "| arm | score | last third | good/s | late | refused of sent | shed | held back | p50 | p99 | back after | swing | Jain |\n"+
+		"|%s\n", strings.Repeat("---|", 13))
+	percent := func(a, b int) float64 { return 100 * float64(a) / float64(max(1, b)) }
+	for _, r := range append([]Result{p.Oracle}, p.Results...) {
+		var backs []string
+		for _, b := range r.Back {
+			if b < 0 {
+				backs = append(backs, "never")
+			} else {
+				backs = append(backs, fmt.Sprintf("%.1f s", b.Seconds()))
+			}
+		}
+		if backs == nil {
+			backs = []string{"–"}
+		}
+		fmt.Fprintf(w, "| %s | %.2f | %.2f | %.4g | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.3g s | %.3g s | %s | ±%.0f %% | %.2f |\n",
+			r.Arm, r.Score, r.Last, float64(r.Good)/p.Spec.Length.Seconds(), percent(r.Late, r.Good+r.Late), 100*r.Refusals,
+			percent(r.Shed, r.Offered), 100*r.Held, r.P50.Seconds(), r.P99.Seconds(), strings.Join(backs, ", "), 100*r.Swing, r.Jain)
+	}
+}
