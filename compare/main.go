@@ -7,6 +7,8 @@
 //	go run . -arms 'rate-.*,uber' -situations 'cap_.*' -seeds 1
 //	go run . -set fresh                             servers nobody has tuned for
 //	go run . -plots ../docs/img                     pictures of the telling situations
+//	go run . -random 300 -seed 1                    situations that nobody chose
+//	go run . -situation 'workers=32 service=lognormal(40ms,0.8) load=1.4x slo=400ms'
 //	go run . -list
 package main
 
@@ -21,6 +23,7 @@ import (
 	"time"
 
 	"agilelimiter/compare/arm"
+	"agilelimiter/compare/exam"
 )
 
 func main() {
@@ -35,6 +38,11 @@ func main() {
 		brief     = flag.Bool("brief", false, "only the summary, the shares and the percentages inside the SLO")
 		summary   = flag.Bool("summary", false, "only the summary")
 		list      = flag.Bool("list", false, "list arms and situations")
+		random    = flag.Int("random", 0, "play so many random situations in place of the written ones")
+		situation = flag.String("situation", "", "play the situation that these `words` describe; see -list")
+		seed      = flag.Uint64("seed", 1, "of the random situations")
+		slo       = flag.String("slo", "both", "with random situations: whether our limiters are told the SLO: with, without or both")
+		threshold = flag.Float64("threshold", 0.7, "print the random situations that score less than this")
 		child     = flag.String("job", "", "internal: one job, as JSON; the results go to standard output")
 	)
 	flag.Parse()
@@ -43,10 +51,20 @@ func main() {
 	}
 	self, err := os.Executable()
 	exit(err)
+	e := examination{n: *random, seed: *seed, arms: *armNames, slo: *slo, threshold: *threshold, procs: *processes, csv: *csvFile}
+	switch {
+	case *situation != "":
+		e.situation(*situation)
+		return
+	case e.n > 0:
+		e.random()
+		return
+	}
 	arms := selected(arm.All(), *armNames, func(a arm.Arm) string { return a.Name })
 	chosen := selected(situations, *names, func(s Situation) string { return s.Name })
 	switch {
 	case *list:
+		fmt.Println("the words of a situation:\n" + exam.Words())
 		for _, a := range arms {
 			fmt.Println("arm", a.Name)
 		}

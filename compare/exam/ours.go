@@ -1,0 +1,178 @@
+package exam
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"agilelimiter"
+)
+
+// Ours returns every anchor on both actuators, with the SLO and, where the
+// anchor allows it, without.
+func Ours() (arms []Arm) {
+	for _, v := range []struct {
+		name   string
+		anchor agilelimiter.Anchor
+		slo    bool
+	}{
+		{"knee", agilelimiter.AnchorKnee, true},
+		{"knee-noslo", agilelimiter.AnchorKnee, false},
+		{"baseline", agilelimiter.AnchorBaseline, true},
+		{"baseline-noslo", agilelimiter.AnchorBaseline, false},
+		{"slo", agilelimiter.AnchorSLO, true},
+	} {
+		arms = append(arms,
+			Arm{Name: "rate-" + v.name, waits: true, make: func(n *run, i int) limiter {
+				return newPaced(n, i, v.anchor, v.slo)
+			}},
+			Arm{Name: "limit-" + v.name, make: func(n *run, i int) limiter {
+				return newGate(n, n.clocks[i], n.spec.Fleet, v.anchor, v.slo)
+			}})
+	}
+	return arms
+}
+
+func ourArm(name string) (Arm, bool) {
+	for _, a := range Ours() {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Arm{}, false
+}
+
+// evidence is the manual path of both of our limiters.
+type evidence interface {
+	Observe(time.Duration)
+	ObserveTruncated(time.Duration)
+	Unavailable()
+	Record(agilelimiter.Outcome, time.Duration)
+}
+
+func report(l evidence, o outcome, rtt time.Duration) {
+	switch o {
+	case answered:
+		l.Observe(rtt)
+	case hitSaid, gone:
+		l.Record(agilelimiter.Aborted, rtt)
+	case errored, refused, busy:
+		l.Unavailable()
+	case timedOut:
+		l.ObserveTruncated(rtt)
+	}
+}
+
+// paced is our Limiter. Its callers stand in the queue of the run, because Take
+// would block it; it is told what it would have seen of them.
+type paced struct {
+	*agilelimiter.Limiter
+	run      *run
+	last     int64 // the last planned departure
+	interval int64
+}
+
+func newPaced(n *run, i int, anchor agilelimiter.Anchor, slo bool) limiter {
+	s := n.spec
+	right := s.rightRate() / float64(s.Fleet)
+	c := agilelimiter.Config{
+		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: anchor, Clock: n.clocks[i],
+	}
+	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
+	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
+	if slo {
+		c.SLOTarget = s.SLO
+	}
+	p := &paced{Limiter: agilelimiter.New(c), run: n, last: math.MinInt64 / 2}
+	p.ticked()
+	return p
+}
+
+func bounded(x, lo, hi float64) float64 { return min(max(x, lo), hi) }
+
+func (p *paced) start() { p.Start() }
+
+func (p *paced) take(int32) bool {
+	slot, ok := p.TryTake()
+	if ok {
+		p.last = ns(slot.Sub(epoch))
+	}
+	return ok
+}
+
+func (p *paced) due() int64 { return p.last + p.interval }
+
+func (p *paced) done(_ int32, o outcome, rtt time.Duration) {
+	if f := p.run.spec.Forgotten; f > 0 && p.run.oddments.chance(f) {
+		return
+	}
+	report(p.Limiter, o, rtt)
+}
+
+func (p *paced) target() float64 { return p.Rate() }
+
+// ticking says that callers wait, by a call that is refused, as a queue would.
+func (p *paced) ticking(waiting bool) {
+	if waiting {
+		p.TryTake()
+	}
+}
+
+func (p *paced) ticked() { p.interval = int64(1e9/p.Rate()) + 1 }
+
+func (p *paced) gaveUp() { p.TryTake() }
+
+// gate is our ConcurrencyLimiter: callers are refused at once.
+type gate struct {
+	*agilelimiter.ConcurrencyLimiter
+}
+
+func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) limiter {
+	s := n.spec
+	right := s.rightLimit() / float64(fleet)
+	whole := func(x, lo, hi float64) int { return int(bounded(math.Round(x), lo, hi)) }
+	cfg := agilelimiter.ConcurrencyConfig{Anchor: anchor, Clock: c}
+	cfg.MaxLimit = whole(right*s.Max, 1, math.MaxInt32)
+	cfg.MinLimit = whole(right*s.Min, 1, float64(cfg.MaxLimit))
+	cfg.InitialLimit = whole(right*s.Start, float64(cfg.MinLimit), float64(cfg.MaxLimit))
+	if slo {
+		cfg.SLOTarget = s.SLO
+	}
+	return gate{agilelimiter.NewConcurrency(cfg)}
+}
+
+func (g gate) start()          { g.Start() }
+func (g gate) take(int32) bool { return g.TryTake() }
+func (g gate) due() int64      { return never }
+
+func (g gate) done(_ int32, o outcome, rtt time.Duration) {
+	report(g.ConcurrencyLimiter, o, rtt)
+	g.Release()
+}
+
+func (g gate) target() float64 { return float64(g.Limit()) }
+
+// guard puts a limiter of ours in front of the service itself. It refuses at
+// once, a rate like a limit.
+func (n *run) guard(s *Spec) {
+	a, _ := ourArm(s.Behind)
+	anchor := agilelimiter.AnchorKnee
+	switch {
+	case strings.Contains(a.Name, "baseline"):
+		anchor = agilelimiter.AnchorBaseline
+	case strings.HasSuffix(a.Name, "-slo"):
+		anchor = agilelimiter.AnchorSLO
+	}
+	slo := !strings.HasSuffix(a.Name, "-noslo")
+	c := &clock{run: n, instance: -1}
+	if a.waits {
+		n.clocks = append(n.clocks, c)
+		p := newPaced(n, len(n.clocks)-1, anchor, slo).(*paced)
+		p.Start()
+		n.guarded = p
+		return
+	}
+	g := newGate(n, c, 1, anchor, slo).(gate)
+	g.Start()
+	n.guarded = g
+}
