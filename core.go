@@ -119,8 +119,8 @@ func (c *core) collect() tickInput {
 }
 
 // epochSpan is how long an epoch of flight should be, so that the ring reaches
-// back as far as the law asks.
-func (c *core) epochSpan() time.Duration { return c.law.cutoff() / (epochs - 4) }
+// back twice as far as the law's cutoff.
+func (c *core) epochSpan() time.Duration { return c.law.cutoff() / (epochs / 2) }
 
 func (c *core) stats() Stats {
 	c.mu.Lock()

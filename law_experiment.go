@@ -58,14 +58,18 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 	}
 	e.time += in.elapsed
 	lag := max(k.m.latency, in.p99.Seconds())
+	// A call that was young when it began counts to its end.
+	young, _ := in.ages.between(0, k.m.cut+e.time)
+	inFlight := float64(young + in.held)
 	switch {
 	case e.fresh:
-		e.saw.add(in, k.m.inFlight)
-	case e.waited > 0 || k.m.inFlight <= max(experimentFall*e.inFlight, 1):
+		e.saw.add(in, inFlight)
+	case e.waited > 0 || inFlight <= max(experimentFall*e.inFlight, 1):
 		e.waited += in.elapsed
-		e.fresh = e.waited > lag
+		old, _ := in.ages.between(e.waited, k.m.cut+e.time)
+		e.fresh = float64(old) <= 0.1*e.inFlight && e.waited > min(lag, e.latency)
 	default:
-		e.inFlight = max(e.inFlight, k.m.inFlight)
+		e.inFlight = max(e.inFlight, inFlight)
 		e.latency = max(e.latency, k.m.latency)
 	}
 	ours, done := e.verdict()
@@ -101,7 +105,7 @@ func (e *experiment) verdict() (ours, done bool) {
 		return false, false
 	}
 	fall := max(1, s.inFlight/s.ticks) / max(1, e.inFlight)
-	return math.Log(s.sumLatency/s.ended/e.latency) <= elasticity*math.Log(min(fall, 1)), true
+	return math.Log(s.sumLatency/s.ended/e.latency) <= elasticity*math.Log(min(max(fall, 0.5), 1)), true
 }
 
 // sequential tests whether the share of counted is still what it was, or a

@@ -174,7 +174,7 @@ func (k *knee) move(in tickInput) (float64, Decision) {
 	}
 	want := max(k.m.delivered*k.n.window, 1)
 	gap := want + 0.5 - k.m.own
-	if k.m.mixed > 0.5 { // too many of those in flight will never be answers
+	if k.m.mixed > 0.3 { // too many of those in flight will never be answers
 		gap = k.m.delivered*(k.n.window-k.m.latency) + 0.5
 	}
 	if gap > 0 && (!k.m.binding || k.rate && k.use() < k.target/2) {
@@ -208,7 +208,7 @@ func (k *knee) moveRate(in tickInput, gap float64) (float64, Decision) {
 	perCall := k.m.returned / k.m.delivered // above 1 only where calls are aborted
 	delay := in.elapsed + k.m.latency
 	growth := k.m.growth
-	if k.m.mixed > 0.5 {
+	if k.m.mixed > 0.3 {
 		growth = 0
 	}
 	x += perCall * (gap*in.elapsed/(delay*delay) - k.m.alpha*growth/in.elapsed)

@@ -11,27 +11,27 @@ type measured struct {
 	// Decayed sums.
 	sumTime, sumEnded, sumLatency, sumDelivered float64
 	sumReturned, sumAnswers, sumBad             float64
-	sumAbortedTime, sumLate                     float64
+	sumAborted, sumAdmitted, sumLate            float64
 	sumAll                                      float64 // ended calls of every kind
 
-	alpha       float64 // the weight of this tick
-	delivered   float64 // D: good answers per second
-	returned    float64 // R: calls that came back without being lost, per second
-	latency     float64 // W: mean duration, cut, open calls that are overdue included
-	inFlight    float64 // calls in flight, those too old to say anything left out
-	own         float64 // those of inFlight that will be answers
-	mixed       float64 // share of inFlight that will not
-	growth      float64 // of own since the last tick
-	badShare    float64
-	perAnswer   float64 // calls sent for one that is answered or lost
-	stuck       int     // calls that hold a slot and are too old to say anything
-	overdueAge  float64 // an open call that is older is overdue
-	tail        float64 // p99, slowly forgotten
-	abortAge    float64 // mean duration of aborted calls
-	quiet       float64 // seconds since anything ended although it was due
-	outageCut   float64 // open calls older than this hang since an outage; 0: none
-	binding     bool    // for the time of some three samples after it was seen
-	bound       float64 // seconds since binding was seen
+	alpha      float64 // the weight of this tick
+	delivered  float64 // D: good answers per second
+	returned   float64 // R: calls that came back without being lost, per second
+	latency    float64 // W: mean duration, cut, open calls that are overdue included
+	inFlight   float64 // calls in flight, those too old to say anything left out
+	own        float64 // those of inFlight that will be answers
+	mixed      float64 // share of inFlight that will not
+	growth     float64 // of own since the last tick
+	badShare   float64
+	perAnswer  float64 // calls sent for one that is answered or lost
+	stuck      int     // calls that hold a slot and are too old to say anything
+	overdueAge float64 // an open call that is older is overdue
+	tail       float64 // p99, slowly forgotten
+	abortAge   float64 // mean duration of aborted calls
+	quiet      float64 // seconds since anything ended although it was due
+	outageCut  float64 // open calls older than this hang since an outage; 0: none
+	binding    bool    // for the time of some three samples after it was seen
+	bound      float64 // seconds since binding was seen
 }
 
 const (
@@ -62,7 +62,8 @@ func (m *measured) add(in tickInput) bool {
 	decay(&m.sumAnswers, own+lost)
 	decay(&m.sumBad, lost)
 	decay(&m.sumLate, float64(in.overSLO))
-	decay(&m.sumAbortedTime, in.abortedTime)
+	decay(&m.sumAborted, float64(in.aborted))
+	decay(&m.sumAdmitted, float64(in.admitted))
 	if in.aborted > 0 {
 		m.abortAge += max(m.alpha, 1/(m.sumReturned+1)) * (in.abortedTime/float64(in.aborted) - m.abortAge)
 	}
@@ -107,8 +108,8 @@ func (m *measured) lookAtOpen(in tickInput) {
 	m.inFlight = float64(young + in.held)
 	m.stuck = max(0, in.inFlight-young-in.held)
 	aborted := 0.0
-	if m.sumTime > 0 {
-		aborted = m.sumAbortedTime / m.sumTime // Little's law
+	if m.sumAll > 0 { // Little's law, from the admissions: the ends come late
+		aborted = m.sumAdmitted / m.sumTime * m.sumAborted / m.sumAll * m.abortAge
 	}
 	m.mixed = aborted / max(1, m.inFlight, aborted)
 	own := max(0, m.inFlight-aborted)
@@ -143,7 +144,7 @@ func (m *measured) silent() bool {
 // forget starts the sums anew.
 func (m *measured) forget() {
 	m.sumTime, m.sumEnded, m.sumLatency, m.sumDelivered = 0, 0, 0, 0
-	m.sumReturned, m.sumAnswers, m.sumBad, m.sumAbortedTime, m.sumAll = 0, 0, 0, 0, 0
+	m.sumReturned, m.sumAnswers, m.sumBad, m.sumAborted, m.sumAdmitted, m.sumAll = 0, 0, 0, 0, 0, 0
 	m.tail, m.quiet, m.sumLate = 0, 0, 0
 }
 

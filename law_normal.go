@@ -7,6 +7,7 @@ import "math"
 type normal struct {
 	slo                  float64 // seconds; 0: none
 	base                 float64 // F, the latency without our queue
+	seen                 int     // samples, until base is known
 	foreign              float64 // a latency that an experiment found not to be ours; 0: none
 	window               float64 // Wt, the latency steered to
 	bad                  float64 // p0, the bad share that is not ours
@@ -19,6 +20,7 @@ type normal struct {
 const (
 	sloTarget   = 0.45 // of the SLO: the mean whose exponential tail leaves 98 % inside
 	staffing    = 2    // square-root staffing: the queue that keeps the workers busy
+	baseSamples = 10
 	badMargin   = 0.04 // of bad calls above normal: below it a cut costs more than it saves
 	hotMargin   = 0.15 // of the window: above it a tick counts fully
 	forgetBad   = 30.0 // seconds
@@ -31,7 +33,8 @@ func (n *normal) init(slo float64) { n.slo, n.scale = slo, 1 }
 func (n *normal) update(m *measured, in tickInput, atFloor bool) {
 	w := m.latency
 	switch {
-	case n.base == 0:
+	case n.seen < baseSamples: // the mean of the first few
+		n.seen += in.reached
 		n.base = w
 	case w < n.base:
 		n.base += 0.5 * m.alpha * (w - n.base)
