@@ -37,6 +37,11 @@ type knee struct {
 	memory float64 // the number before an outage; 0: no outage
 }
 
+const (
+	oneInThousand = 6.9 // -ln(0.001): a run of losses that is no chance
+	leastProbe    = 1.0 // call a second: the least that finds the end of an outage in time
+)
+
 func newKnee(p *params, rate bool) *knee {
 	k := &knee{params: p, rate: rate, target: p.initial, cold: true}
 	k.m.init(p.slo.Seconds())
@@ -123,21 +128,20 @@ func (k *knee) remember(elapsed float64) {
 // no more than was used, because an idle number may stand anywhere above.
 func (k *knee) before() float64 { return min(k.top, max(k.topUse*1.2, k.min)) }
 
-// outage reports that nothing but losses came back, or that nothing came back
-// at all although it was due.
+// outage reports that nothing but losses came back for longer than chance
+// explains, or that nothing came back at all although it was due.
 func (k *knee) outage(in tickInput) bool {
 	own, lost := in.reached-in.truncated, in.unreachable+in.truncated
-	alive := own > 0 || in.aborted > 3*lost
-	if alive {
+	if own > 0 || in.aborted > 3*lost {
+		k.m.lossRun = 0
 		return false
 	}
-	if lost > 0 {
-		return k.memory > 0 || k.m.sumBad > 2
-	}
-	return k.memory > 0 || k.m.silent()
+	k.m.lossRun += float64(lost)
+	return k.memory > 0 || k.m.lossRun >= 3 && k.m.lossRun*-math.Log(max(k.m.lossBefore, k.n.bad)) > oneInThousand || k.m.silent()
 }
 
-// halve halves the number every quarter of a second, down to the floor.
+// halve halves the number every quarter of a second in which calls are lost or
+// overdue, down to one call a second, or to the floor where that is higher.
 func (k *knee) halve(in tickInput) float64 {
 	if k.memory == 0 {
 		k.memory = k.target
@@ -148,10 +152,10 @@ func (k *knee) halve(in tickInput) float64 {
 		k.cold = false
 	}
 	k.m.outageCut = k.m.overdueAge
-	if in.unreachable+in.truncated == 0 && in.inFlight == 0 {
+	if in.unreachable+in.truncated == 0 && k.m.quiet == 0 {
 		return k.target // nothing was asked: nothing is proved
 	}
-	return k.target * math.Exp2(-min(in.elapsed, 1)/0.25)
+	return max(k.target*math.Exp2(-min(in.elapsed, 1)/0.25), min(k.memory/2, leastProbe))
 }
 
 // resume brings half of the number back. What the outage did to latency and

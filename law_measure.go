@@ -14,24 +14,25 @@ type measured struct {
 	sumAborted, sumAdmitted, sumLate            float64
 	sumAll                                      float64 // ended calls of every kind
 
-	alpha      float64 // the weight of this tick
-	delivered  float64 // D: good answers per second
-	returned   float64 // R: calls that came back without being lost, per second
-	latency    float64 // W: mean duration, cut, open calls that are overdue included
-	inFlight   float64 // calls in flight, those too old to say anything left out
-	own        float64 // those of inFlight that will be answers
-	mixed      float64 // share of inFlight that will not
-	growth     float64 // of own since the last tick
-	badShare   float64
-	perAnswer  float64 // calls sent for one that is answered or lost
-	stuck      int     // calls that hold a slot and are too old to say anything
-	overdueAge float64 // an open call that is older is overdue
-	tail       float64 // p99, slowly forgotten
-	abortAge   float64 // mean duration of aborted calls
-	quiet      float64 // seconds since anything ended although it was due
-	outageCut  float64 // open calls older than this hang since an outage; 0: none
-	binding    bool    // for the time of some three samples after it was seen
-	bound      float64 // seconds since binding was seen
+	alpha               float64 // the weight of this tick
+	delivered           float64 // D: good answers per second
+	returned            float64 // R: calls that came back without being lost, per second
+	latency             float64 // W: mean duration, cut, open calls that are overdue included
+	inFlight            float64 // calls in flight, those too old to say anything left out
+	own                 float64 // those of inFlight that will be answers
+	mixed               float64 // share of inFlight that will not
+	growth              float64 // of own since the last tick
+	badShare            float64
+	perAnswer           float64 // calls sent for one that is answered or lost
+	stuck               int     // calls that hold a slot and are too old to say anything
+	overdueAge          float64 // an open call that is older is overdue
+	tail                float64 // p99, slowly forgotten
+	abortAge            float64 // mean duration of aborted calls
+	lossRun, lossBefore float64 // losses in a row, and the bad share before them
+	quiet               float64 // seconds since anything ended although it was due
+	outageCut           float64 // open calls older than this hang since an outage; 0: none
+	binding             bool    // for the time of some three samples after it was seen
+	bound               float64 // seconds since binding was seen
 }
 
 const (
@@ -52,6 +53,9 @@ func (m *measured) add(in tickInput) bool {
 	t := in.elapsed
 	ended, own := float64(in.reached), float64(in.reached-in.truncated)
 	lost := float64(in.unreachable + in.truncated)
+	if m.lossRun == 0 {
+		m.lossBefore = (m.sumBad + 1) / (m.sumAnswers + 2)
+	}
 	m.alpha = 1 - math.Exp(-t/m.memory(in))
 	decay := func(sum *float64, x float64) { *sum += x - m.alpha**sum }
 	decay(&m.sumTime, t)
