@@ -33,10 +33,10 @@ func (k *knee) cutLosses() (float64, bool) {
 	if !k.n.tooBad(&k.m) {
 		return 0, false
 	}
-	// Of what was sent, the share that is served when only the normal are bad.
-	x := k.m.delivered * k.m.latency
-	if k.rate {
-		x = k.m.delivered * k.m.perAnswer
+	// What is served when only the normal share is bad.
+	x := k.wasUsed() * (1 - k.m.badShare)
+	if !k.rate {
+		x = max(x, k.m.delivered*k.m.latency)
 	}
 	x /= (1 - min(k.n.bad, 0.9)) * (1 - badMargin)
 	x = max(min(x, k.target), k.topUse/2)

@@ -54,7 +54,7 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 		if kind == noExperiment {
 			return 0, Hold
 		}
-		*e = experiment{kind: kind, bad: k.m.badShare, late: k.m.sumLate / max(k.m.sumEnded, 1), used: k.use(), before: k.before()}
+		*e = experiment{kind: kind, bad: k.m.badShare, late: k.m.sumLate / max(k.m.sumEnded, 1), used: min(k.use(), k.target), before: k.before()}
 	}
 	e.time += in.elapsed
 	lag := max(k.m.latency, in.p99.Seconds())
@@ -77,7 +77,8 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 		if e.waited > 0 {
 			return k.target, Test
 		}
-		return min(k.target, k.use()/2), Test
+		again := math.Floor(e.time / (2*max(lag, e.latency) + 1))
+		return min(k.target, e.used*math.Exp2(-1-again)), Test
 	}
 	return k.judge(ours, done)
 }

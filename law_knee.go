@@ -116,12 +116,20 @@ func (k *knee) use() float64 {
 	return k.m.inFlight
 }
 
+// wasUsed is what of the number was used: calls sent per second, or in flight.
+func (k *knee) wasUsed() float64 {
+	if k.rate {
+		return k.m.sent
+	}
+	return k.m.inFlight
+}
+
 // remember keeps what was used lately: a maximum of which half is forgotten in
 // half a minute.
 func (k *knee) remember(elapsed float64) {
 	keep := math.Exp2(-elapsed / max(30, 10*k.m.latency))
 	k.top = max(keep*k.top, k.target)
-	k.topUse = max(keep*k.topUse, k.use())
+	k.topUse = max(keep*k.topUse, k.wasUsed())
 }
 
 // before is the number to return to after an outage or an experiment in vain:

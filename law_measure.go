@@ -16,12 +16,14 @@ type measured struct {
 
 	alpha               float64 // the weight of this tick
 	delivered           float64 // D: good answers per second
+	sent                float64 // calls admitted per second
 	returned            float64 // R: calls that came back without being lost, per second
 	latency             float64 // W: mean duration, cut, open calls that are overdue included
 	inFlight            float64 // calls in flight, those too old to say anything left out
 	own                 float64 // those of inFlight that will be answers
 	mixed               float64 // share of inFlight that will not
 	growth              float64 // of own since the last tick
+	ownAll              float64
 	badShare            float64
 	perAnswer           float64 // calls sent for one that is answered or lost
 	stuck               int     // calls that hold a slot and are too old to say anything
@@ -117,7 +119,10 @@ func (m *measured) lookAtOpen(in tickInput) {
 	}
 	m.mixed = aborted / max(1, m.inFlight, aborted)
 	own := max(0, m.inFlight-aborted)
-	m.growth, m.own = own-m.own, own
+	// A call younger than the latency says nothing yet.
+	due := in.ages.older(m.latency, limit, in.elapsed)
+	m.growth = (own - m.ownAll) * min(1, due/max(1, m.inFlight))
+	m.ownAll, m.own = own, min(own, m.delivered*m.latency+due)
 	m.overdue(in)
 }
 
@@ -134,6 +139,7 @@ func (m *measured) overdue(in tickInput) {
 func (m *measured) conclude() {
 	m.delivered = max(m.sumDelivered, 1e-9) / m.sumTime
 	m.returned = m.sumReturned / m.sumTime
+	m.sent = m.sumAdmitted / m.sumTime
 	m.badShare = m.sumBad / max(m.sumAnswers, 1e-9)
 	m.latency = max(m.sumLatency/m.sumEnded, minLatency)
 	m.perAnswer = m.sumAll / max(m.sumAnswers, 1e-9)
@@ -150,6 +156,25 @@ func (m *measured) forget() {
 	m.sumTime, m.sumEnded, m.sumLatency, m.sumDelivered = 0, 0, 0, 0
 	m.sumReturned, m.sumAnswers, m.sumBad, m.sumAborted, m.sumAdmitted, m.sumAll = 0, 0, 0, 0, 0, 0
 	m.tail, m.quiet, m.sumLate = 0, 0, 0
+}
+
+// older returns how many of the open calls younger than most are older than
+// age; within a class ages are taken to be spread evenly.
+func (o *openCalls) older(age, most, elapsed float64) (n float64) {
+	top := elapsed // of the youngest class
+	for i, c := range o.n {
+		low := o.age[i]
+		if i+1 < len(o.age) && o.age[i+1] > low {
+			top = o.age[i+1]
+		}
+		if c > 0 && low < most {
+			n += float64(c) * min(1, max(0, (top-age)/max(top-low, 1e-9)))
+		}
+		if i+1 < len(o.age) {
+			top = max(top, o.age[i+1])
+		}
+	}
+	return n
 }
 
 // between returns the number of the open calls whose age is at least lo and
