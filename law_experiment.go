@@ -54,7 +54,11 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 		if kind == noExperiment {
 			return 0, Hold
 		}
-		*e = experiment{kind: kind, bad: k.m.badShare, late: k.m.sumLate / max(k.m.sumEnded, 1), used: min(k.use(), k.target), before: k.before()}
+		used := k.use()
+		if k.m.latency <= k.n.window {
+			used = k.wasUsed() // no queue: what was sent will come back
+		}
+		*e = experiment{kind: kind, inFlight: k.m.inFlight, latency: k.m.latency, bad: k.m.badShare, late: k.m.sumLate / max(k.m.sumEnded, 1), used: min(used, k.target), before: k.before()}
 	}
 	e.time += in.elapsed
 	lag := max(k.m.latency, in.p99.Seconds())
@@ -64,7 +68,7 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 	switch {
 	case e.fresh:
 		e.saw.add(in, inFlight)
-	case e.waited > 0 || inFlight <= max(experimentFall*e.inFlight, 1):
+	case e.waited > 0 || e.kind == badExperiment || inFlight <= max(experimentFall*e.inFlight, 1):
 		e.waited += in.elapsed
 		old, _ := in.ages.between(e.waited, k.m.cut+e.time)
 		e.fresh = float64(old) <= 0.1*e.inFlight && e.waited > min(lag, e.latency)
@@ -148,7 +152,7 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 
 // wantsExperiment says whether one begins now.
 func (k *knee) wantsExperiment() experimentKind {
-	deep := k.use() < 0.6*k.topUse && k.target < 0.6*k.top
+	deep := k.wasUsed() < 0.6*k.topUse && k.target < 0.6*k.top
 	switch {
 	case k.n.badTime > max(1, 2*k.m.latency) || k.n.badTime > 0 && deep:
 		return badExperiment

@@ -192,6 +192,9 @@ func (k *knee) move(in tickInput) (float64, Decision) {
 	if gap > 0 && (!k.m.binding || k.rate && k.use() < k.target/2) {
 		return k.target, Hold // the callers do not use what they have: no evidence
 	}
+	if gap < 0 && k.rate && k.m.alpha < 0.1 && k.m.latency < k.n.window && -gap < math.Sqrt(max(k.m.own, 1)) {
+		return k.target, Hold // within chance
+	}
 	roomy := k.m.latency < max(k.n.window/2, 1.4*k.n.base)
 	if gap > 0 && !late && roomy && (k.cold || k.target < k.top/2) {
 		grow := min(math.Pow(1.5, min(in.elapsed, 0.25)/0.25), 1+float64(in.reached+in.aborted)/4)
