@@ -103,7 +103,7 @@ func WriteBelow(w io.Writer, played []Played, threshold float64) {
 // WriteCSV writes one line a run.
 func WriteCSV(w io.Writer, played []Played) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"situation", "arm", "score", "last_third", "trap", "good", "late", "lost", "offered", "shed",
+	c.Write([]string{"situation", "arm", "score", "raw", "last_third", "trap", "good", "late", "lost", "offered", "shed",
 		"sent", "refused", "outage", "held", "p50_s", "p99_s", "over50", "over99", "back_s", "swing", "jain", "spec"})
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
 	for _, p := range played {
@@ -112,7 +112,7 @@ func WriteCSV(w io.Writer, played []Played) error {
 			for _, b := range r.Back {
 				backs = append(backs, num(b.Seconds()))
 			}
-			c.Write([]string{p.Name, r.Arm, num(r.Score), num(r.Last), strconv.FormatBool(r.Trap), strconv.Itoa(r.Good),
+			c.Write([]string{p.Name, r.Arm, num(r.Score), num(r.Raw), num(r.Last), strconv.FormatBool(r.Trap), strconv.Itoa(r.Good),
 				strconv.Itoa(r.Late), strconv.Itoa(r.Lost), strconv.Itoa(r.Offered), strconv.Itoa(r.Shed),
 				strconv.Itoa(r.Sent), strconv.Itoa(r.Refused), strconv.Itoa(r.Outage), num(r.Held),
 				num(r.P50.Seconds()), num(r.P99.Seconds()), num(r.Over50), num(r.Over99),
