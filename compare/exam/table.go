@@ -145,3 +145,45 @@ func WriteOne(w io.Writer, p Played) {
 			percent(r.Shed, r.Offered), 100*r.Held, r.P50.Seconds(), r.P99.Seconds(), strings.Join(backs, ", "), 100*r.Swing, r.Jain)
 	}
 }
+
+// WriteScores writes one line a situation with every arm's score, and what it
+// held back, refused or sent too slowly where that is much.
+func WriteScores(w io.Writer, played []Played) {
+	fmt.Fprint(w, "| |")
+	for _, r := range played[0].Results {
+		fmt.Fprintf(w, " %s |", r.Arm)
+	}
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(played[0].Results)))
+	for _, p := range played {
+		fmt.Fprintf(w, "| %s |", p.Name)
+		for _, r := range p.Results {
+			fmt.Fprintf(w, " %s |", r.brief())
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// brief is the score with what stands out.
+func (r Result) brief() string {
+	s := fmt.Sprintf("%.2f", r.Score)
+	if r.Refusals > 0.05 {
+		s += fmt.Sprintf(", %.0f %% refused", 100*r.Refusals)
+	}
+	if r.Held > 0.01 {
+		s += fmt.Sprintf(", %.0f %% held back", 100*r.Held)
+	}
+	if r.Over50 > 2 {
+		s += ", p50 ×" + factor(r.Over50)
+	}
+	if r.Over99 > 1.5 {
+		s += ", p99 ×" + factor(r.Over99)
+	}
+	return s
+}
+
+func factor(x float64) string {
+	if x >= 10 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
+}
