@@ -31,7 +31,8 @@ func main() {
 		armNames  = flag.String("arms", ".*", "the arms that play beside the oracle: regular expressions, comma-separated")
 		names     = flag.String("situations", ".*", "the situations: likewise")
 		seeds     = flag.Int("seeds", 3, "how many seeds, from 1 on")
-		fresh     = flag.String("set", "tuned", "tuned: the situations as they are written; fresh: perturbed by up to 30 %")
+		set       = flag.String("set", "tuned", "tuned: the situations as they are written; fresh: perturbed by up to 30 %; traps: where ours was found to fall")
+		shrink    = flag.Bool("shrink", false, "with -situation or -random: reduce what an arm fails in to what matters")
 		processes = flag.Int("procs", 2, "how many runs at the same time")
 		csvFile   = flag.String("csv", "", "write one line a run to this `file`")
 		plots     = flag.String("plots", "", "write pictures to this `directory` instead of tables")
@@ -51,14 +52,14 @@ func main() {
 	}
 	self, err := os.Executable()
 	exit(err)
-	e := examination{n: *random, seed: *seed, arms: *armNames, slo: *slo, threshold: *threshold, procs: *processes, csv: *csvFile}
+	e := examination{n: *random, seed: *seed, arms: *armNames, slo: *slo, threshold: *threshold, procs: *processes, csv: *csvFile, shrink: *shrink}
 	switch {
 	case *situation != "":
-		e.situation(*situation)
-		return
+		bubbles(func() { e.situation(*situation) })
 	case e.n > 0:
-		e.random()
-		return
+		bubbles(e.random)
+	case *set == "traps":
+		bubbles(e.traps)
 	}
 	arms := selected(arm.All(), *armNames, func(a arm.Arm) string { return a.Name })
 	chosen := selected(situations, *names, func(s Situation) string { return s.Name })
@@ -77,7 +78,7 @@ func main() {
 		return
 	}
 	start := time.Now()
-	results, err := spread(self, jobs(chosen, arms, *seeds, *fresh == "fresh"), *processes)
+	results, err := spread(self, jobs(chosen, arms, *seeds, *set == "fresh"), *processes)
 	exit(err)
 	if *csvFile != "" {
 		exit(writeCSV(*csvFile, results))

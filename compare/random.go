@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"agilelimiter/compare/exam"
@@ -19,6 +21,7 @@ type examination struct {
 	threshold float64
 	procs     int
 	csv       string
+	shrink    bool
 }
 
 // chosen returns the arms that play: by their names, and of ours those that are
@@ -51,11 +54,17 @@ func (e examination) random() {
 		names = append(names, strconv.Itoa(i))
 		specs = append(specs, exam.Draw(e.seed, uint64(i)))
 	}
-	played := exam.PlayAll(names, specs, e.chosen(), e.procs)
+	played := e.play(names, specs)
 	fmt.Printf("%d random situations, seed %d\n\n", e.n, e.seed)
 	exam.WriteSummary(os.Stdout, played, e.threshold)
 	fmt.Println()
-	exam.WriteBelow(os.Stdout, played, e.threshold)
+	if e.shrink {
+		for _, p := range played {
+			e.shrunk(p.Name, p.Spec)
+		}
+	} else {
+		exam.WriteBelow(os.Stdout, played, e.threshold)
+	}
 	e.save(played)
 	fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(start).Seconds())
 }
@@ -72,11 +81,70 @@ func (e examination) save(played []exam.Played) {
 
 // situation plays one situation, given by its words or by its name.
 func (e examination) situation(text string) {
-	s, err := exam.Parse(text)
-	exit(err)
-	played := exam.PlayAll([]string{"situation"}, []exam.Spec{s}, e.chosen(), 1)
+	s := e.parse(text)
+	if e.shrink {
+		e.shrunk("situation", s)
+		return
+	}
+	played := e.play([]string{"situation"}, []exam.Spec{s})
 	fmt.Println(s)
 	fmt.Println()
 	exam.WriteOne(os.Stdout, played[0])
+	e.save(played)
+}
+
+// parse returns the situation of this name or of these words.
+func (e examination) parse(text string) exam.Spec {
+	for _, n := range exam.Traps {
+		if n.Name == text {
+			return n.Spec()
+		}
+	}
+	s, err := exam.Parse(text)
+	exit(err)
+	return s
+}
+
+// shrunk prints, for each arm that fails in the situation, the simplest one that
+// it finds in which the arm still does.
+func (e examination) shrunk(name string, s exam.Spec) {
+	for _, a := range e.chosen() {
+		fails := func(s exam.Spec) bool {
+			_, r := exam.Play(s, []exam.Arm{a})
+			return r[0].Score < e.threshold
+		}
+		if fails(s) {
+			fmt.Printf("%s %s %s\n", name, a.Name, exam.Shrink(s, fails))
+		}
+	}
+}
+
+func (e examination) play(names []string, specs []exam.Spec) []exam.Played {
+	return exam.PlayAll(names, specs, e.chosen(), e.procs)
+}
+
+// bubbles lends f what a synctest bubble needs outside of a test. It ends the
+// process.
+func bubbles(f func()) {
+	testing.Main(func(string, string) (bool, error) { return true, nil },
+		[]testing.InternalTest{{Name: "exam", F: func(t *testing.T) {
+			exam.Bubble = func(f func()) {
+				t.Run("", func(t *testing.T) { synctest.Test(t, func(*testing.T) { f() }) })
+			}
+			f()
+			os.Exit(0)
+		}}}, nil, nil)
+}
+
+// traps plays the situations in which ours was found to fall.
+func (e examination) traps() {
+	var names []string
+	var specs []exam.Spec
+	for _, n := range exam.Traps {
+		names = append(names, n.Name)
+		specs = append(specs, n.Spec())
+	}
+	played := e.play(names, specs)
+	exam.WriteScores(os.Stdout, played)
 	e.save(played)
 }

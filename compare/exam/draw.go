@@ -69,14 +69,14 @@ func (d *drawing) service() {
 func (d *drawing) calls() {
 	d.Load = Flat(d.log(0.3, 3))
 	switch x := d.float(); {
-	case x < 0.1:
-		d.Marked = d.most()
-	case x < 0.2:
-		d.Hits = d.most()
-	case x < 0.32:
-		d.Aborted = d.most()
+	case x < 0.08:
+		d.Marked = d.part(3)
+	case x < 0.16:
+		d.Hits = d.part(3)
+	case x < 0.26:
+		d.Aborted = d.part(2)
 	}
-	if d.chance(0.1) {
+	if d.chance(0.08) {
 		d.Streams = Streams{Share: d.log(0.003, 0.1) * d.workShare(), Last: sec(d.log(20, 120)), Marked: d.chance(0.5)}
 	}
 	lat := d.latency().Seconds()
@@ -99,8 +99,14 @@ func (d *drawing) calls() {
 	}
 }
 
-// most is a share that lies near 1 as often as near a half: 0 to 99.9 %.
-func (d *drawing) most() float64 { return 1 - math.Pow(10, -d.between(0.02, 3)) }
+// part is a share of the calls: half of the time anything up to 0.9, and else
+// between 0.9 and so many nines.
+func (d *drawing) part(nines float64) float64 {
+	if d.chance(0.5) {
+		return d.between(0.05, 0.9)
+	}
+	return 1 - math.Pow(10, -d.between(1, nines))
+}
 
 func (d *drawing) limiter() {
 	d.Start = d.log(0.01, 10)
@@ -126,9 +132,6 @@ func (d *drawing) fit() {
 		d.Workers = max(1, int(float64(d.Workers)*mostCalls/calls))
 	}
 	if calls := perSecond() * length; calls > mostCalls { // one worker is still too fast
-		length = max(15, 200*lat, mostCalls/perSecond())
-	}
-	if calls := perSecond() * length; calls > mostCalls {
 		f := calls / mostCalls
 		d.Service.Mean = sec(d.Service.Mean.Seconds() * f)
 		d.SLO = sec(min(100, max(d.SLO.Seconds()*f, 2.5*d.latency().Seconds())))
@@ -140,6 +143,10 @@ func (d *drawing) fit() {
 	d.Fleet = max(1, min(d.Fleet, d.Workers))
 	if d.Fleet == 1 {
 		d.Skew = 0
+	}
+	if d.chance(0.2) && d.Fleet > 2 {
+		at := sec(length * d.between(0.2, 0.6))
+		d.Joins = []Join{{N: 1 + d.intn(d.Fleet-1), At: short(at), Leave: d.chance(0.5)}}
 	}
 	load := d.Load.Points[0].Value
 	switch x := d.float(); {

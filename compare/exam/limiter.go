@@ -1,6 +1,9 @@
 package exam
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // limiter is an arm at work, for one instance. It is driven from one goroutine
 // and never blocks: callers who wait stand in the queue of the run, and its
@@ -45,12 +48,18 @@ const (
 
 // Arm is a way to make a limiter.
 type Arm struct {
-	Name  string
-	waits bool // its callers wait for admission
-	whole bool // one for the whole fleet
-	frees bool // a call that ends may let one go that waits
-	make  func(*run, int) limiter
+	Name   string
+	waits  bool // its callers wait for admission
+	whole  bool // one for the whole fleet
+	frees  bool // a call that ends may let one go that waits
+	bubble bool // it knows no clock but the system's
+	make   func(*run, int) limiter
 }
 
 // Arms returns every arm but the oracle, which always plays.
-func Arms() []Arm { return Ours() }
+func Arms() []Arm { return append(Peers(), Ours()...) }
+
+// Bubbled reports that one of the arms plays in a Bubble.
+func Bubbled(arms []Arm) bool {
+	return slices.ContainsFunc(arms, func(a Arm) bool { return a.bubble })
+}

@@ -1,6 +1,9 @@
 package exam
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // oracle paces the calls of the whole fleet at a share of the true capacity at
 // every instant. It knows nothing of chance: which calls will be long is hidden
@@ -26,8 +29,10 @@ func oracleArm(share float64) Arm {
 	return Arm{Name: "oracle", waits: true, whole: true, frees: true, make: func(n *run, _ int) limiter {
 		o := &oracle{run: n, share: share, credit: 1, free: share == 0}
 		o.look = max(ns(n.spec.Length)/20_000, ns(time.Millisecond))
-		if n.spec.USL != (USL{}) {
-			_, o.most = n.spec.best()
+		if s := n.spec; s.USL != (USL{}) {
+			if _, k := s.best(s.Workers); k < s.Workers {
+				o.most = int(math.Ceil(float64(k) * s.latency().Seconds() / s.Service.Mean.Seconds()))
+			}
 		}
 		return o
 	}}
@@ -59,7 +64,7 @@ func (o *oracle) earn() {
 	o.last = o.run.now
 }
 
-func (o *oracle) take(int32) bool {
+func (o *oracle) take(id int32) bool {
 	if o.free {
 		return true
 	}
@@ -68,7 +73,9 @@ func (o *oracle) take(int32) bool {
 		return false
 	}
 	o.credit--
-	o.open++
+	if o.run.calls[id].what == work {
+		o.open++
+	}
 	return true
 }
 
@@ -89,4 +96,8 @@ func (o *oracle) due() int64 {
 	return o.run.now + min(o.look, int64((1-o.credit)/rate*1e9)+1)
 }
 
-func (o *oracle) done(int32, outcome, time.Duration) { o.open-- }
+func (o *oracle) done(id int32, _ outcome, _ time.Duration) {
+	if o.run.calls[id].what == work {
+		o.open--
+	}
+}

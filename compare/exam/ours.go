@@ -122,21 +122,28 @@ func (p *paced) ticked() { p.interval = int64(1e9/p.Rate()) + 1 }
 
 func (p *paced) gaveUp() { p.TryTake() }
 
+// bounds are the limits that one of so many instances is told: floor, ceiling
+// and start.
+func (n *run) bounds(fleet int) (least, most, start int) {
+	right := n.spec.rightLimit() / float64(fleet)
+	whole := func(x, lo, hi float64) int { return int(bounded(math.Round(x), lo, hi)) }
+	most = whole(right*n.spec.Max, 1, math.MaxInt32)
+	least = whole(right*n.spec.Min, 1, float64(most))
+	return least, most, whole(right*n.spec.Start, float64(least), float64(most))
+}
+
+func (n *run) limits() (least, most, start int) { return n.bounds(n.spec.Fleet) }
+
 // gate is our ConcurrencyLimiter: callers are refused at once.
 type gate struct {
 	*agilelimiter.ConcurrencyLimiter
 }
 
 func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) limiter {
-	s := n.spec
-	right := s.rightLimit() / float64(fleet)
-	whole := func(x, lo, hi float64) int { return int(bounded(math.Round(x), lo, hi)) }
 	cfg := agilelimiter.ConcurrencyConfig{Anchor: anchor, Clock: c}
-	cfg.MaxLimit = whole(right*s.Max, 1, math.MaxInt32)
-	cfg.MinLimit = whole(right*s.Min, 1, float64(cfg.MaxLimit))
-	cfg.InitialLimit = whole(right*s.Start, float64(cfg.MinLimit), float64(cfg.MaxLimit))
+	cfg.MinLimit, cfg.MaxLimit, cfg.InitialLimit = n.bounds(fleet)
 	if slo {
-		cfg.SLOTarget = s.SLO
+		cfg.SLOTarget = n.spec.SLO
 	}
 	return gate{agilelimiter.NewConcurrency(cfg)}
 }

@@ -96,18 +96,23 @@ func play(s *Spec, a Arm) *run {
 	n.pause = max(100*time.Millisecond, s.latency(), s.Think)
 	n.plant.init(s)
 	n.account.init(s)
-	n.setUp()
-	n.loop()
+	if !a.bubble {
+		n.setUp()
+		n.loop()
+		return n
+	}
+	Bubble(func() {
+		n.setUp()
+		n.loop()
+	})
 	return n
 }
 
 func (n *run) setUp() {
 	s := n.spec
-	sum := 0.0
-	for _, w := range s.shares() {
-		sum += w
-		n.weights = append(n.weights, sum)
-		n.present = append(n.present, true)
+	n.weights, n.present = make([]float64, s.Fleet), make([]bool, s.Fleet)
+	for i := range n.present {
+		n.present[i] = true
 	}
 	for _, j := range s.Joins {
 		for i := s.Fleet - j.N; i < s.Fleet && !j.Leave; i++ {
@@ -115,6 +120,7 @@ func (n *run) setUp() {
 		}
 		n.ev.push(ns(j.At), begin, -1, 0)
 	}
+	n.share()
 	instances := s.Fleet
 	if n.arm.whole {
 		instances = 1
@@ -179,6 +185,7 @@ func (n *run) loop() {
 		if e.at > n.end {
 			return
 		}
+		n.sleep(e.at)
 		n.now = e.at
 		switch e.kind {
 		case arrive:
@@ -229,8 +236,6 @@ func (n *run) begin(i int) {
 		}
 		return
 	}
-	sum := 0.0
-	w := n.spec.shares()
 	for _, j := range n.spec.Joins {
 		if ns(j.At) == n.now {
 			for k := n.spec.Fleet - j.N; k < n.spec.Fleet; k++ {
@@ -238,9 +243,15 @@ func (n *run) begin(i int) {
 			}
 		}
 	}
-	for k := range w {
+	n.share()
+}
+
+// share divides the calls among the instances that are there.
+func (n *run) share() {
+	sum := 0.0
+	for k, w := range n.spec.shares() {
 		if n.present[k] {
-			sum += w[k]
+			sum += w
 		}
 		n.weights[k] = sum
 	}

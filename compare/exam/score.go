@@ -9,6 +9,7 @@ import (
 // Result is what one arm did in one situation, beside what the oracle did.
 type Result struct {
 	Arm   string
+	Raw   float64 // Score before it is cut to [0, 1]
 	Score float64 // good answers less a tenth of each refused call, over the oracle's
 	Last  float64 // the same over the last third
 	Trap  bool    // Last is below a half
@@ -79,6 +80,7 @@ func judge(s *Spec, n, oracle *run) Result {
 	}
 	const third = bins * 2 / 3
 	r.Score = ratio(n.worth(0), oracle.worth(0))
+	r.Raw = n.worth(0) / max(1, oracle.worth(0))
 	r.Last = ratio(n.worth(third), oracle.worth(third))
 	// Of a handful of answers a half proves nothing.
 	r.Trap = r.Last < trapBelow && oracle.worth(third) >= 10

@@ -225,8 +225,13 @@ func (s *Spec) latency() time.Duration {
 
 // nominal is what the service can do at the start with all its workers at their
 // nominal speed, in calls a second, those that cost no worker included.
-func (s *Spec) nominal() float64 {
-	c := s.peak()
+func (s *Spec) nominal() float64 { return s.able(s.Workers, 1) }
+
+// able is what the service can do with so many workers in its first stage, and
+// service times there multiplied by slow.
+func (s *Spec) able(workers int, slow float64) float64 {
+	c, _ := s.best(workers)
+	c /= slow
 	for _, t := range s.Then {
 		c = min(c, float64(t.Workers)/t.Service.Mean.Seconds())
 	}
@@ -236,15 +241,13 @@ func (s *Spec) nominal() float64 {
 	return c / max(1e-4, s.workShare())
 }
 
-// peak is the most that the first stage can do, and best how many calls at once
-// it takes.
-func (s *Spec) peak() float64 { c, _ := s.best(); return c }
-
-func (s *Spec) best() (most float64, n int) {
+// best is the most that the first stage can do, and how many calls at once it
+// takes.
+func (s *Spec) best(workers int) (most float64, n int) {
 	if s.USL == (USL{}) {
-		return float64(s.Workers) / s.Service.Mean.Seconds(), s.Workers
+		return float64(workers) / s.Service.Mean.Seconds(), workers
 	}
-	for k := 1; k <= s.Workers; k++ {
+	for k := 1; k <= workers; k++ {
 		if c := float64(k) / s.Service.Mean.Seconds() / s.USL.factor(k); c > most {
 			most, n = c, k
 		}
@@ -262,8 +265,7 @@ func (s *Spec) capacity(t int64) float64 {
 	if s.fault(t) != "" {
 		return 0
 	}
-	staff := float64(s.staffed(t)) / float64(s.Workers)
-	c := s.nominal() * staff / s.Slow.at(t)
+	c := s.able(s.staffed(t), s.Slow.at(t))
 	if s.Quota.Rate > 0 {
 		granted := s.Quota.Rate
 		if s.Quota.Each {

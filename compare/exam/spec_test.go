@@ -58,3 +58,16 @@ func TestParseNamesTheFault(t *testing.T) {
 		}
 	}
 }
+
+func TestNamed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, n := range Traps {
+		if seen[n.Name] || n.About == "" {
+			t.Errorf("%q: names must be unique, and something must be said about it", n.Name)
+		}
+		seen[n.Name] = true
+		if _, err := Parse(n.Text); err != nil {
+			t.Errorf("%s: %v", n.Name, err)
+		}
+	}
+}

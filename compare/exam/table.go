@@ -103,7 +103,7 @@ func WriteBelow(w io.Writer, played []Played, threshold float64) {
 // WriteCSV writes one line a run.
 func WriteCSV(w io.Writer, played []Played) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"situation", "arm", "score", "last_third", "trap", "good", "late", "lost", "offered", "shed",
+	c.Write([]string{"situation", "arm", "score", "raw", "last_third", "trap", "good", "late", "lost", "offered", "shed",
 		"sent", "refused", "outage", "held", "p50_s", "p99_s", "over50", "over99", "back_s", "swing", "jain", "spec"})
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
 	for _, p := range played {
@@ -112,7 +112,7 @@ func WriteCSV(w io.Writer, played []Played) error {
 			for _, b := range r.Back {
 				backs = append(backs, num(b.Seconds()))
 			}
-			c.Write([]string{p.Name, r.Arm, num(r.Score), num(r.Last), strconv.FormatBool(r.Trap), strconv.Itoa(r.Good),
+			c.Write([]string{p.Name, r.Arm, num(r.Score), num(r.Raw), num(r.Last), strconv.FormatBool(r.Trap), strconv.Itoa(r.Good),
 				strconv.Itoa(r.Late), strconv.Itoa(r.Lost), strconv.Itoa(r.Offered), strconv.Itoa(r.Shed),
 				strconv.Itoa(r.Sent), strconv.Itoa(r.Refused), strconv.Itoa(r.Outage), num(r.Held),
 				num(r.P50.Seconds()), num(r.P99.Seconds()), num(r.Over50), num(r.Over99),
@@ -144,4 +144,46 @@ func WriteOne(w io.Writer, p Played) {
 			r.Arm, r.Score, r.Last, float64(r.Good)/p.Spec.Length.Seconds(), percent(r.Late, r.Good+r.Late), 100*r.Refusals,
 			percent(r.Shed, r.Offered), 100*r.Held, r.P50.Seconds(), r.P99.Seconds(), strings.Join(backs, ", "), 100*r.Swing, r.Jain)
 	}
+}
+
+// WriteScores writes one line a situation with every arm's score, and what it
+// held back, refused or sent too slowly where that is much.
+func WriteScores(w io.Writer, played []Played) {
+	fmt.Fprint(w, "| |")
+	for _, r := range played[0].Results {
+		fmt.Fprintf(w, " %s |", r.Arm)
+	}
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(played[0].Results)))
+	for _, p := range played {
+		fmt.Fprintf(w, "| %s |", p.Name)
+		for _, r := range p.Results {
+			fmt.Fprintf(w, " %s |", r.brief())
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// brief is the score with what stands out.
+func (r Result) brief() string {
+	s := fmt.Sprintf("%.2f", r.Score)
+	if r.Refusals > 0.05 {
+		s += fmt.Sprintf(", %.0f %% refused", 100*r.Refusals)
+	}
+	if r.Held > 0.01 {
+		s += fmt.Sprintf(", %.0f %% held back", 100*r.Held)
+	}
+	if r.Over50 > 2 {
+		s += ", p50 ×" + factor(r.Over50)
+	}
+	if r.Over99 > 1.5 {
+		s += ", p99 ×" + factor(r.Over99)
+	}
+	return s
+}
+
+func factor(x float64) string {
+	if x >= 10 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
 }
