@@ -1,6 +1,8 @@
 package exam
 
 import (
+	"fmt"
+	"os"
 	"math"
 	"strings"
 	"time"
@@ -42,24 +44,27 @@ func ourArm(name string) (Arm, bool) {
 	return Arm{}, false
 }
 
-// evidence is the manual path of both of our limiters.
-type evidence interface {
-	Observe(time.Duration)
-	ObserveTruncated(time.Duration)
-	Unavailable()
-	Record(agilelimiter.Outcome, time.Duration)
+// calls are the admitted calls of one of our limiters, by slot of the run's table.
+type calls struct{ open []*agilelimiter.Call }
+
+func (c *calls) begin(id int32, call *agilelimiter.Call) {
+	if n := int(id) + 1; n > len(c.open) {
+		c.open = append(c.open, make([]*agilelimiter.Call, n-len(c.open))...)
+	}
+	c.open[id] = call
 }
 
-func report(l evidence, o outcome, rtt time.Duration) {
-	switch o {
+// done applies the evidence rule.
+func (c *calls) done(id int32, o outcome, rtt time.Duration) {
+	switch call := c.open[id]; o {
 	case answered:
-		l.Observe(rtt)
+		call.End(agilelimiter.Reached, rtt)
 	case hitSaid, gone:
-		l.Record(agilelimiter.Aborted, rtt)
+		call.End(agilelimiter.Aborted, rtt)
 	case errored, refused, busy:
-		l.Unavailable()
+		call.End(agilelimiter.Unreachable, rtt)
 	case timedOut:
-		l.ObserveTruncated(rtt)
+		call.EndTruncated(rtt)
 	}
 }
 
@@ -67,6 +72,7 @@ func report(l evidence, o outcome, rtt time.Duration) {
 // would block it; it is told what it would have seen of them.
 type paced struct {
 	*agilelimiter.Limiter
+	calls
 	run      *run
 	last     int64 // the last planned departure
 	interval int64
@@ -79,6 +85,9 @@ func newPaced(n *run, i int, anchor agilelimiter.Anchor, slo bool) limiter {
 		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: anchor, Clock: n.clocks[i],
 	}
 	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
+	if f := os.Getenv("AGL_TRACE"); f != "" && i == 0 {
+		c.OnTick = func(t agilelimiter.Stats) { fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed) }
+	}
 	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
 	if slo {
 		c.SLOTarget = s.SLO
@@ -92,21 +101,22 @@ func bounded(x, lo, hi float64) float64 { return min(max(x, lo), hi) }
 
 func (p *paced) start() { p.Start() }
 
-func (p *paced) take(int32) bool {
-	slot, ok := p.TryTake()
+func (p *paced) take(id int32) bool {
+	call, ok := p.TryAdmit()
 	if ok {
-		p.last = ns(slot.Sub(epoch))
+		p.begin(id, &call)
+		p.last = p.run.now
 	}
 	return ok
 }
 
 func (p *paced) due() int64 { return p.last + p.interval }
 
-func (p *paced) done(_ int32, o outcome, rtt time.Duration) {
+func (p *paced) done(id int32, o outcome, rtt time.Duration) {
 	if f := p.run.spec.Forgotten; f > 0 && p.run.oddments.chance(f) {
 		return
 	}
-	report(p.Limiter, o, rtt)
+	p.calls.done(id, o, rtt)
 }
 
 func (p *paced) target() float64 { return p.Rate() }
@@ -137,6 +147,7 @@ func (n *run) limits() (least, most, start int) { return n.bounds(n.spec.Fleet) 
 // gate is our ConcurrencyLimiter: callers are refused at once.
 type gate struct {
 	*agilelimiter.ConcurrencyLimiter
+	calls
 }
 
 func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) limiter {
@@ -145,19 +156,21 @@ func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) 
 	if slo {
 		cfg.SLOTarget = n.spec.SLO
 	}
-	return gate{agilelimiter.NewConcurrency(cfg)}
+	return &gate{ConcurrencyLimiter: agilelimiter.NewConcurrency(cfg)}
 }
 
-func (g gate) start()          { g.Start() }
-func (g gate) take(int32) bool { return g.TryTake() }
-func (g gate) due() int64      { return never }
+func (g *gate) start()     { g.Start() }
+func (g *gate) due() int64 { return never }
 
-func (g gate) done(_ int32, o outcome, rtt time.Duration) {
-	report(g.ConcurrencyLimiter, o, rtt)
-	g.Release()
+func (g *gate) take(id int32) bool {
+	call, ok := g.TryAdmit()
+	if ok {
+		g.begin(id, &call)
+	}
+	return ok
 }
 
-func (g gate) target() float64 { return float64(g.Limit()) }
+func (g *gate) target() float64 { return float64(g.Limit()) }
 
 // guard puts a limiter of ours in front of the service itself. It refuses at
 // once, a rate like a limit.
@@ -179,7 +192,7 @@ func (n *run) guard(s *Spec) {
 		n.guarded = p
 		return
 	}
-	g := newGate(n, c, 1, anchor, slo).(gate)
+	g := newGate(n, c, 1, anchor, slo).(*gate)
 	g.Start()
 	n.guarded = g
 }
