@@ -154,7 +154,7 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 func (k *knee) wantsExperiment() experimentKind {
 	deep := k.wasUsed() < 0.6*k.topUse && k.target < 0.6*k.top
 	switch {
-	case k.n.badTime > max(1, 2*k.m.latency) || k.n.badTime > 0 && deep:
+	case k.n.badTime > max(1, 2*k.m.latency) || k.n.badTime > 0 && (deep || k.m.alpha < 0.1):
 		return badExperiment
 	case k.m.sumEnded < 5:
 		return noExperiment

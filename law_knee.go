@@ -198,6 +198,9 @@ func (k *knee) move(in tickInput) (float64, Decision) {
 	roomy := k.m.latency < max(k.n.window/2, 1.4*k.n.base)
 	if gap > 0 && !late && roomy && (k.cold || k.target < k.top/2) {
 		grow := min(math.Pow(1.5, min(in.elapsed, 0.25)/0.25), 1+float64(in.reached+in.aborted)/4)
+		if k.rate { // at least one call at a time, as a limit has it
+			return max(k.target*grow, min(1/k.m.latency, 4*k.target)), SlowStart
+		}
 		return k.target * grow, SlowStart
 	}
 	if k.rate {
