@@ -120,7 +120,7 @@ func (m *measured) lookAtOpen(in tickInput) {
 	m.mixed = aborted / max(1, m.inFlight, aborted)
 	own := max(0, m.inFlight-aborted)
 	// A call younger than the latency says nothing yet.
-	due := in.ages.older(m.latency, limit, in.elapsed)
+	due := in.ages.older(max(0, m.latency-in.elapsed), limit, in.elapsed)
 	m.growth = (own - m.ownAll) * min(1, due/max(1, m.inFlight))
 	m.ownAll, m.own = own, min(own, m.delivered*m.latency+due)
 	m.overdue(in)
