@@ -25,6 +25,7 @@ type tickInput struct {
 	elapsed     float64   // since the last tick
 	latencySum  float64   // of the calls reached, each cut at the law's cutoff
 	abortedTime float64   // how long the aborted calls were open, all together
+	lostTime    float64   // the same of the unreachable ones
 	ages        openCalls // the open calls by age
 }
 

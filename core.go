@@ -179,9 +179,9 @@ func (c *core) byHand(o Outcome, d time.Duration, truncated bool) {
 func (c *core) record(o Outcome, d time.Duration, truncated bool) {
 	switch {
 	case o == Unreachable:
-		c.rec.unreachable.Add(1)
+		c.rec.lose(d)
 	case o == Aborted || d < 0:
-		c.rec.abort(max(d, 0))
+		c.rec.abort(d)
 	default:
 		if truncated {
 			c.rec.truncated.Add(1)

@@ -223,7 +223,7 @@ func (k *knee) moveRate(in tickInput, gap float64) (float64, Decision) {
 	if gap <= 0 {
 		x = min(x, max(float64(in.admitted)/in.elapsed, k.m.returned)) // down: from what was really sent
 	}
-	perCall := k.m.returned / k.m.delivered // above 1 only where calls are aborted
+	perCall := k.m.returned / k.m.delivered / (1 - min(k.n.bad, 0.95)) // calls sent for an answer
 	delay := in.elapsed + k.m.latency
 	growth := k.m.growth
 	if k.m.mixed > 0.3 {

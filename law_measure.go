@@ -9,10 +9,10 @@ type measured struct {
 	cut float64 // no call weighs more than this in the latency
 
 	// Decayed sums.
-	sumTime, sumEnded, sumLatency, sumDelivered float64
-	sumReturned, sumAnswers, sumBad             float64
-	sumAborted, sumAdmitted, sumLate            float64
-	sumAll                                      float64 // ended calls of every kind
+	sumTime, sumEnded, sumLatency, sumDelivered   float64
+	sumReturned, sumAnswers, sumBad               float64
+	sumAborted, sumAdmitted, sumLate, sumLostTime float64
+	sumAll                                        float64 // ended calls of every kind
 
 	alpha               float64 // the weight of this tick
 	delivered           float64 // D: good answers per second
@@ -68,6 +68,7 @@ func (m *measured) add(in tickInput) bool {
 	decay(&m.sumAnswers, own+lost)
 	decay(&m.sumBad, lost)
 	decay(&m.sumLate, float64(in.overSLO))
+	decay(&m.sumLostTime, in.lostTime)
 	decay(&m.sumAborted, float64(in.aborted))
 	decay(&m.sumAdmitted, float64(in.admitted))
 	if in.aborted > 0 {
@@ -118,7 +119,8 @@ func (m *measured) lookAtOpen(in tickInput) {
 		aborted = m.sumAdmitted / m.sumTime * m.sumAborted / m.sumAll * m.abortAge
 	}
 	m.mixed = aborted / max(1, m.inFlight, aborted)
-	own := max(0, m.inFlight-aborted)
+	// Of the others as many will be answers as did lately, by the time they take.
+	own := max(0, m.inFlight-aborted) * (m.sumLatency + 1e-9) / (m.sumLatency + m.sumLostTime + 1e-9)
 	// A call younger than the latency says nothing yet.
 	due := in.ages.older(max(0, m.latency-in.elapsed), limit, in.elapsed)
 	m.growth = (own - m.ownAll) * min(1, due/max(1, m.inFlight))
@@ -155,7 +157,7 @@ func (m *measured) silent() bool {
 func (m *measured) forget() {
 	m.sumTime, m.sumEnded, m.sumLatency, m.sumDelivered = 0, 0, 0, 0
 	m.sumReturned, m.sumAnswers, m.sumBad, m.sumAborted, m.sumAdmitted, m.sumAll = 0, 0, 0, 0, 0, 0
-	m.tail, m.quiet, m.sumLate = 0, 0, 0
+	m.tail, m.quiet, m.sumLate, m.sumLostTime = 0, 0, 0, 0
 }
 
 // older returns how many of the open calls younger than most are older than

@@ -46,7 +46,7 @@ func (n *normal) update(m *measured, in tickInput, atFloor bool) {
 	if n.foreign > 0 && w < 0.6*n.foreign {
 		n.foreign = 0
 	}
-	n.window = n.base * (1 + staffing/math.Sqrt(max(m.delivered*n.base, 1e-3)))
+	n.window = n.base * (1 + staffing/math.Sqrt(max(m.delivered/(1-min(n.bad, 0.95))*n.base, 1e-3)))
 	if n.slo > 0 {
 		n.window = sloTarget * n.slo
 	} else {

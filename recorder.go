@@ -17,6 +17,7 @@ type recorder struct {
 	unreachable atomic.Uint64 // since New
 	aborted     atomic.Uint64 // since New
 	abortedTime atomic.Int64  // nanoseconds of the aborted calls since the last drain
+	lostTime    atomic.Int64  // the same of the unreachable ones
 
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
@@ -44,10 +45,15 @@ func (r *recorder) observe(d time.Duration) {
 }
 
 // abort counts a call that says nothing, and how long it was open.
-func (r *recorder) abort(d time.Duration) {
-	r.aborted.Add(1)
+func (r *recorder) abort(d time.Duration) { count(&r.aborted, &r.abortedTime, d) }
+
+// lose counts a call that never arrived, and how long it was open.
+func (r *recorder) lose(d time.Duration) { count(&r.unreachable, &r.lostTime, d) }
+
+func count(calls *atomic.Uint64, open *atomic.Int64, d time.Duration) {
+	calls.Add(1)
 	if d > 0 {
-		r.abortedTime.Add(int64(d))
+		open.Add(int64(d))
 	}
 }
 
@@ -68,6 +74,7 @@ func (r *recorder) drain(synthetic, cutoff time.Duration, admitted uint64) (in t
 	over := upTo(s.n, &r.drained.over, r.over.Load())
 	in.unreachable = since(&r.drained.unreachable, r.unreachable.Load())
 	in.aborted = since(&r.drained.aborted, r.aborted.Load())
+	in.lostTime = time.Duration(r.lostTime.Swap(0)).Seconds()
 	in.abortedTime = time.Duration(r.abortedTime.Swap(0)).Seconds()
 	if cutoff > 0 {
 		in.latencySum = s.sum(cutoff).Seconds()
