@@ -116,13 +116,13 @@ func (m *measured) lookAtOpen(in tickInput) {
 	m.stuck = max(0, in.inFlight-young-in.held)
 	aborted := 0.0
 	if m.sumAll > 0 { // Little's law, from the admissions: the ends come late
-		aborted = m.sumAdmitted / m.sumTime * m.sumAborted / m.sumAll * m.abortAge
+		aborted = m.sumAdmitted / m.sumTime * m.sumAborted / m.sumAll * min(m.abortAge, limit)
 	}
 	m.mixed = aborted / max(1, m.inFlight, aborted)
 	// Of the others as many will be answers as did lately, by the time they take.
 	own := max(0, m.inFlight-aborted) * (m.sumLatency + 1e-9) / (m.sumLatency + m.sumLostTime + 1e-9)
 	// A call younger than the latency says nothing yet.
-	due := in.ages.older(max(0, m.latency-in.elapsed), limit, in.elapsed)
+	due := in.ages.older(min(m.latency, max(0, 2*(m.latency-in.elapsed))), limit, in.elapsed)
 	m.growth = (own - m.ownAll) * min(1, due/max(1, m.inFlight))
 	m.ownAll, m.own = own, min(own, m.delivered*m.latency+due)
 	m.overdue(in)
