@@ -7,7 +7,7 @@ import "math"
 type normal struct {
 	slo                  float64 // seconds; 0: none
 	base                 float64 // F, the latency without our queue
-	seen                 int     // samples, until base is known
+	seen, time           float64 // samples and seconds, until base is known
 	foreign              float64 // a latency that an experiment found not to be ours; 0: none
 	window               float64 // Wt, the latency steered to
 	bad                  float64 // p0, the bad share that is not ours
@@ -20,7 +20,7 @@ type normal struct {
 const (
 	sloTarget   = 0.45 // of the SLO: the mean whose exponential tail leaves 98 % inside
 	staffing    = 2    // square-root staffing: the queue that keeps the workers busy
-	baseSamples = 10
+	baseSamples = 20
 	badMargin   = 0.04 // of bad calls above normal: below it a cut costs more than it saves
 	hotMargin   = 0.15 // of the window: above it a tick counts fully
 	forgetBad   = 30.0 // seconds
@@ -30,18 +30,17 @@ const (
 func (n *normal) init(slo float64) { n.slo, n.scale = slo, 1 }
 
 // update follows the latency without our queue and sets the window.
-func (n *normal) update(m *measured, in tickInput, atFloor bool) {
+func (n *normal) update(m *measured, in tickInput, atFloor, cold bool) {
 	w := m.latency
+	n.seen += float64(in.reached)
+	n.time += in.elapsed
 	switch {
-	case n.seen < baseSamples: // the mean of the first few
-		n.seen += in.reached
+	case n.base == 0 || n.seen < baseSamples || n.time < 3*w: // short calls end first
 		n.base = w
-	case w < n.base:
+	case cold, !m.binding, atFloor && m.inFlight < 1.5: // no queue of ours
+		n.base += min(0.2*m.alpha, float64(in.reached)/n.seen) * (w - n.base)
+	case w < n.base*(1-2/math.Sqrt(m.sumEnded)):
 		n.base += 0.5 * m.alpha * (w - n.base)
-	case atFloor && m.inFlight < 1.5 || !m.binding:
-		n.base += 0.1 * m.alpha * (w - n.base)
-	default:
-		n.base += 0.02 * m.alpha * (w - n.base)
 	}
 	if n.foreign > 0 && w < 0.6*n.foreign {
 		n.foreign = 0
@@ -61,7 +60,7 @@ func (n *normal) update(m *measured, in tickInput, atFloor bool) {
 		n.lateTime = max(0, n.lateTime-in.elapsed/4)
 		n.scale = min(1, n.scale*(1+0.1*m.alpha*4/10))
 	}
-	n.window = max(n.window*n.scale, 1.2*n.base, foreignRoom*n.foreign)
+	n.window = max(n.window*n.scale, foreignRoom*n.foreign)
 
 	if over := (w-0.5/m.delivered)/n.window - 1; over > 0 { // half a call is what the step adds by itself
 		n.hot += in.elapsed * min(1, over/hotMargin)
