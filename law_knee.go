@@ -91,7 +91,7 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 	if !known {
 		return k.target, Blind
 	}
-	k.n.update(&k.m, in, k.target <= k.min, k.cold)
+	k.n.update(&k.m, in, k.atFloor(), k.cold)
 	k.c.age(in.elapsed, k.m.latency)
 	if x, why := k.experimenting(in); why != Hold {
 		return min(x, k.bound()), why
@@ -106,6 +106,9 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 	}
 	return x, why
 }
+
+// atFloor reports that there is nothing left to cut.
+func (k *knee) atFloor() bool { return k.target <= 1.01*k.min || !k.rate && k.target < 2 }
 
 // use is what the number was used for: calls that ended per second, or calls in
 // flight.
