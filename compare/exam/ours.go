@@ -15,22 +15,32 @@ func Ours() (arms []Arm) {
 		name   string
 		anchor agilelimiter.Anchor
 		slo    bool
+		ramp   float64
 	}{
-		{"knee", agilelimiter.AnchorKnee, true},
-		{"knee-noslo", agilelimiter.AnchorKnee, false},
-		{"baseline", agilelimiter.AnchorBaseline, true},
-		{"baseline-noslo", agilelimiter.AnchorBaseline, false},
-		{"slo", agilelimiter.AnchorSLO, true},
+		{"baseline", agilelimiter.AnchorBaseline, true, 0},
+		{"baseline-ramp", agilelimiter.AnchorBaseline, true, 0.5},
+		{"baseline-noslo", agilelimiter.AnchorBaseline, false, 0},
+		{"slo", agilelimiter.AnchorSLO, true, 0},
+		{"slo-ramp", agilelimiter.AnchorSLO, true, 0.5},
+		{"knee", agilelimiter.AnchorKnee, true, 0},
+		{"knee-noslo", agilelimiter.AnchorKnee, false, 0},
 	} {
 		arms = append(arms,
-			Arm{Name: "rate-" + v.name, waits: true, make: func(n *run, i int) limiter {
-				return newPaced(n, i, v.anchor, v.slo)
+			Arm{Name: "rate-" + v.name, Ours: true, waits: true, make: func(n *run, i int) limiter {
+				return newPaced(n, n.clocks[i], n.spec.Fleet, setting{v.anchor, v.slo, v.ramp})
 			}},
-			Arm{Name: "limit-" + v.name, make: func(n *run, i int) limiter {
-				return newGate(n, n.clocks[i], n.spec.Fleet, v.anchor, v.slo)
+			Arm{Name: "limit-" + v.name, Ours: true, make: func(n *run, i int) limiter {
+				return newGate(n, n.clocks[i], n.spec.Fleet, setting{v.anchor, v.slo, v.ramp})
 			}})
 	}
 	return arms
+}
+
+// setting is what the arms of ours differ in.
+type setting struct {
+	anchor agilelimiter.Anchor
+	slo    bool
+	ramp   float64
 }
 
 func ourArm(name string) (Arm, bool) {
@@ -72,15 +82,15 @@ type paced struct {
 	interval int64
 }
 
-func newPaced(n *run, i int, anchor agilelimiter.Anchor, slo bool) limiter {
+func newPaced(n *run, clock *clock, fleet int, how setting) limiter {
 	s := n.spec
-	right := s.rightRate() / float64(s.Fleet)
+	right := s.rightRate() / float64(fleet)
 	c := agilelimiter.Config{
-		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: anchor, Clock: n.clocks[i],
+		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: how.anchor, RecoverRamp: how.ramp, Clock: clock,
 	}
 	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
 	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
-	if slo {
+	if how.slo {
 		c.SLOTarget = s.SLO
 	}
 	p := &paced{Limiter: agilelimiter.New(c), run: n, last: math.MinInt64 / 2}
@@ -101,6 +111,11 @@ func (p *paced) take(int32) bool {
 }
 
 func (p *paced) due() int64 { return p.last + p.interval }
+
+// wait is what TakeContext goes by when its context has a deadline.
+func (p *paced) wait(ahead int) int64 {
+	return max(0, p.due()-p.run.now) + int64(min(1e18, float64(ahead)*float64(p.interval)))
+}
 
 func (p *paced) done(_ int32, o outcome, rtt time.Duration) {
 	if f := p.run.spec.Forgotten; f > 0 && p.run.oddments.chance(f) {
@@ -139,10 +154,10 @@ type gate struct {
 	*agilelimiter.ConcurrencyLimiter
 }
 
-func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) limiter {
-	cfg := agilelimiter.ConcurrencyConfig{Anchor: anchor, Clock: c}
+func newGate(n *run, clock *clock, fleet int, how setting) limiter {
+	cfg := agilelimiter.ConcurrencyConfig{Anchor: how.anchor, RecoverRamp: how.ramp, Clock: clock}
 	cfg.MinLimit, cfg.MaxLimit, cfg.InitialLimit = n.bounds(fleet)
-	if slo {
+	if how.slo {
 		cfg.SLOTarget = n.spec.SLO
 	}
 	return gate{agilelimiter.NewConcurrency(cfg)}
@@ -163,23 +178,18 @@ func (g gate) target() float64 { return float64(g.Limit()) }
 // once, a rate like a limit.
 func (n *run) guard(s *Spec) {
 	a, _ := ourArm(s.Behind)
-	anchor := agilelimiter.AnchorKnee
+	how := setting{anchor: agilelimiter.AnchorKnee, slo: !strings.HasSuffix(a.Name, "-noslo")}
 	switch {
-	case strings.Contains(a.Name, "baseline"):
-		anchor = agilelimiter.AnchorBaseline
-	case strings.HasSuffix(a.Name, "-slo"):
-		anchor = agilelimiter.AnchorSLO
+	case strings.Contains(a.Name, "-baseline"):
+		how.anchor = agilelimiter.AnchorBaseline
+	case strings.Contains(a.Name, "-slo"):
+		how.anchor = agilelimiter.AnchorSLO
 	}
-	slo := !strings.HasSuffix(a.Name, "-noslo")
 	c := &clock{run: n, instance: -1}
 	if a.waits {
-		n.clocks = append(n.clocks, c)
-		p := newPaced(n, len(n.clocks)-1, anchor, slo).(*paced)
-		p.Start()
-		n.guarded = p
-		return
+		n.guarded = newPaced(n, c, 1, how)
+	} else {
+		n.guarded = newGate(n, c, 1, how)
 	}
-	g := newGate(n, c, 1, anchor, slo).(gate)
-	g.Start()
-	n.guarded = g
+	n.guarded.(starter).start()
 }
