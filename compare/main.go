@@ -5,6 +5,8 @@
 // and is exactly repeatable.
 //
 //	go run . -situation 'workers=32 service=lognormal(40ms,0.8) load=1.4x slo=400ms'
+//	go run . -situation '…' -advise                 does a limiter help there, and which?
+//	go run . -situation '…' -shrink                 what of it makes a limiter fail?
 //	go run . -random 300 -seed 1                    situations that nobody chose
 //	go run . -set traps                             where ours was found to fall
 //	go run . -set written > matrix.md               the situations somebody thought up
@@ -43,6 +45,7 @@ func main() {
 	flag.IntVar(&p.seeds, "seeds", 1, "over how many seeds the figures of a set are averaged, from 1 on")
 	flag.Float64Var(&p.threshold, "threshold", 0.7, "print the random situations that score less than this; what -shrink takes for a failure")
 	flag.BoolVar(&p.shrink, "shrink", false, "with -situation or -random: reduce what an arm fails in to what matters")
+	flag.BoolVar(&p.advise, "advise", false, "with -situation: whether a limiter helps there, which of ours, and with which bounds")
 	flag.StringVar(&p.tables, "tables", "all", "with a set: all tables, `brief`: scores only, or none but the summary")
 	flag.StringVar(&p.csv, "csv", "", "write one line a run to this `file`")
 	flag.StringVar(&p.plots, "plots", "", "write pictures to this `directory` instead of tables")

@@ -20,7 +20,7 @@ type program struct {
 	set, names         string
 	seeds              int
 	threshold          float64
-	shrink             bool
+	shrink, advise     bool
 	tables, csv, plots string
 	procs              int
 }
@@ -65,6 +65,11 @@ func (p program) one() {
 	s := parse(p.situation)
 	if p.shrink {
 		p.shrunk("situation", s)
+		return
+	}
+	if p.advise {
+		fmt.Printf("`%s`\n\n", s)
+		exam.Advise(os.Stdout, s, p.procs)
 		return
 	}
 	played := exam.PlayAll([]string{"situation"}, []exam.Spec{s}, p.chosen(), 1)

@@ -2,54 +2,59 @@ package exam
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"agilelimiter"
 )
 
-// Ours returns every anchor on both actuators, with the SLO and, where the
-// anchor allows it, without.
-func Ours() (arms []Arm) {
-	for _, v := range []struct {
-		name   string
-		anchor agilelimiter.Anchor
-		slo    bool
-		ramp   float64
-	}{
-		{"baseline", agilelimiter.AnchorBaseline, true, 0},
-		{"baseline-ramp", agilelimiter.AnchorBaseline, true, 0.5},
-		{"baseline-noslo", agilelimiter.AnchorBaseline, false, 0},
-		{"slo", agilelimiter.AnchorSLO, true, 0},
-		{"slo-ramp", agilelimiter.AnchorSLO, true, 0.5},
-		{"knee", agilelimiter.AnchorKnee, true, 0},
-		{"knee-noslo", agilelimiter.AnchorKnee, false, 0},
-	} {
-		arms = append(arms,
-			Arm{Name: "rate-" + v.name, Ours: true, waits: true, make: func(n *run, i int) limiter {
-				return newPaced(n, n.clocks[i], n.spec.Fleet, setting{v.anchor, v.slo, v.ramp})
-			}},
-			Arm{Name: "limit-" + v.name, Ours: true, make: func(n *run, i int) limiter {
-				return newGate(n, n.clocks[i], n.spec.Fleet, setting{v.anchor, v.slo, v.ramp})
-			}})
-	}
-	return arms
-}
-
 // setting is what the arms of ours differ in.
 type setting struct {
+	name   string
 	anchor agilelimiter.Anchor
 	slo    bool
 	ramp   float64
 }
 
-func ourArm(name string) (Arm, bool) {
-	for _, a := range Ours() {
-		if a.Name == name {
-			return a, true
-		}
+var settings = []setting{
+	{"baseline", agilelimiter.AnchorBaseline, true, 0},
+	{"baseline-ramp", agilelimiter.AnchorBaseline, true, 0.5},
+	{"baseline-noslo", agilelimiter.AnchorBaseline, false, 0},
+	{"slo", agilelimiter.AnchorSLO, true, 0},
+	{"slo-ramp", agilelimiter.AnchorSLO, true, 0.5},
+	{"knee", agilelimiter.AnchorKnee, true, 0},
+	{"knee-noslo", agilelimiter.AnchorKnee, false, 0},
+}
+
+// Ours returns every anchor on both actuators, with the SLO and, where the
+// anchor allows it, without, and RecoverRamp as an option of the two anchors
+// that have it.
+func Ours() (arms []Arm) {
+	for _, how := range settings {
+		arms = append(arms,
+			Arm{Name: "rate-" + how.name, Ours: true, waits: true, make: func(n *run, i int) limiter {
+				return newPaced(n, n.clocks[i], n.spec.Fleet, how)
+			}},
+			Arm{Name: "limit-" + how.name, Ours: true, make: func(n *run, i int) limiter {
+				return newGate(n, n.clocks[i], n.spec.Fleet, how)
+			}})
 	}
-	return Arm{}, false
+	return arms
+}
+
+// howOf returns the setting of an arm of ours.
+func howOf(arm string) setting {
+	_, name, _ := strings.Cut(arm, "-")
+	return settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
+}
+
+func ourArm(name string) (Arm, bool) {
+	i := slices.IndexFunc(Ours(), func(a Arm) bool { return a.Name == name })
+	if i < 0 {
+		return Arm{}, false
+	}
+	return Ours()[i], true
 }
 
 // evidence is the manual path of both of our limiters.
@@ -73,6 +78,21 @@ func report(l evidence, o outcome, rtt time.Duration) {
 	}
 }
 
+// rateConfig is what a user of the rate configures for one of so many instances.
+func (n *run) rateConfig(fleet int, how setting) agilelimiter.Config {
+	s := n.spec
+	right := s.rightRate() / float64(fleet)
+	c := agilelimiter.Config{
+		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: how.anchor, RecoverRamp: how.ramp,
+	}
+	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
+	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
+	if how.slo {
+		c.SLOTarget = s.SLO
+	}
+	return c
+}
+
 // paced is our Limiter. Its callers stand in the queue of the run, because Take
 // would block it; it is told what it would have seen of them.
 type paced struct {
@@ -83,16 +103,8 @@ type paced struct {
 }
 
 func newPaced(n *run, clock *clock, fleet int, how setting) limiter {
-	s := n.spec
-	right := s.rightRate() / float64(fleet)
-	c := agilelimiter.Config{
-		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: how.anchor, RecoverRamp: how.ramp, Clock: clock,
-	}
-	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
-	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
-	if how.slo {
-		c.SLOTarget = s.SLO
-	}
+	c := n.rateConfig(fleet, how)
+	c.Clock = clock
 	p := &paced{Limiter: agilelimiter.New(c), run: n, last: math.MinInt64 / 2}
 	p.ticked()
 	return p
@@ -178,13 +190,7 @@ func (g gate) target() float64 { return float64(g.Limit()) }
 // once, a rate like a limit.
 func (n *run) guard(s *Spec) {
 	a, _ := ourArm(s.Behind)
-	how := setting{anchor: agilelimiter.AnchorKnee, slo: !strings.HasSuffix(a.Name, "-noslo")}
-	switch {
-	case strings.Contains(a.Name, "-baseline"):
-		how.anchor = agilelimiter.AnchorBaseline
-	case strings.Contains(a.Name, "-slo"):
-		how.anchor = agilelimiter.AnchorSLO
-	}
+	how := howOf(a.Name)
 	c := &clock{run: n, instance: -1}
 	if a.waits {
 		n.guarded = newPaced(n, c, 1, how)
