@@ -22,7 +22,7 @@ const (
 	sloTarget   = 0.45 // of the SLO: the mean whose exponential tail leaves 98 % inside
 	staffing    = 2    // square-root staffing: the queue that keeps the workers busy
 	baseSamples = 10
-	lateMargin  = 0.02
+	lateMargin  = 0.04
 	badMargin   = 0.04 // of bad calls above normal: below it a cut costs more than it saves
 	hotMargin   = 0.15 // of the window: above it a tick counts fully
 	forgetBad   = 30.0 // seconds
