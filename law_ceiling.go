@@ -1,5 +1,8 @@
 package agilelimiter
 
+// longestPlateau is in seconds: after that a limit that was met is asked for again.
+const longestPlateau = 240
+
 // ceiling remembers where bad calls began.
 type ceiling struct {
 	at   float64 // the number; 0: none
@@ -19,7 +22,7 @@ func (c *ceiling) age(elapsed float64) {
 
 // meet sets the ceiling. Each time that it is met again it is kept for longer.
 func (c *ceiling) meet(at, latency float64) {
-	unit := max(2, 2*latency)
+	unit := min(max(2, 2*latency), longestPlateau/8)
 	switch {
 	case c.at > 0 && c.time < 0.2: // the same time
 		unit = c.unit
@@ -46,11 +49,11 @@ func (k *knee) cutLosses() (float64, bool) {
 		return 0, false
 	}
 	// What is served when only the normal share is bad.
-	x := k.wasUsed() * (1 - k.m.badShare)
+	x := k.used() * (1 - k.m.badShare)
 	if !k.rate {
 		x = max(x, k.m.delivered*k.m.latency)
 	}
-	x /= (1 - min(k.n.bad, 0.9)) * (1 - badMargin)
+	x /= (1 - min(k.n.bad, mostNormal)) * (1 - margin)
 	x = max(min(x, k.target), k.topUse/2)
 	k.cold = false
 	k.c.meet(x, k.m.latency)

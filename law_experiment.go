@@ -3,24 +3,24 @@ package agilelimiter
 import "math"
 
 // experiment is a short deep cut that asks whether a signal falls with our load.
-// It has three phases: the number is halved until in flight has fallen; one
-// latency passes, so that what ends was sent during the cut; what ends then is
-// the evidence.
+// It has three phases: the number is halved until in flight has fallen; the
+// calls sent before that end; what ends then is the evidence.
 type experiment struct {
 	kind         experimentKind
 	time         float64 // since it began
 	idle         float64 // since the last one ended
 	used, before float64 // what was used when it began, and the number to return to
 
-	// What the signals were; the highest until in flight has fallen.
+	// What the signals were; in flight and latency the highest until in flight
+	// has fallen.
 	inFlight, latency, bad, late float64
 
-	waited float64  // seconds since in flight has fallen
-	fresh  bool     // the evidence is coming in
-	saw    evidence // since then
+	waited float64 // seconds since in flight has fallen
+	fresh  bool    // the calls sent before that have ended
+	saw    evidence
 }
 
-// evidence is what ended during an experiment.
+// evidence is what ended during the last phase.
 type evidence struct {
 	ticks, inFlight    float64
 	ended, sumLatency  float64
@@ -30,19 +30,22 @@ type evidence struct {
 type experimentKind uint8
 
 const (
-	noExperiment experimentKind = iota
-	latencyExperiment
-	badExperiment
-	lateExperiment
-	timedExperiment
+	noExperiment      experimentKind = iota
+	latencyExperiment                // latency stays above the window
+	badExperiment                    // too many calls stay refused or lost
+	lateExperiment                   // too many calls stay over the SLO
+	timedExperiment                  // without an SLO: a look for a queue that was always there
 )
 
 const (
-	experimentFall = 0.6  // in flight must have fallen to this share
-	elasticity     = 0.5  // half-way between all ours (1) and not ours (0)
-	latencySamples = 10   // a mean within a third
-	oursShare      = 0.25 // of the bad share, if it is ours, is left by a halved load
-	certainty      = 3    // log-likelihood: wrong once in twenty
+	experimentFall    = 0.6  // in flight must have fallen to this share
+	elasticity        = 0.5  // half-way between all ours (1) and not ours (0)
+	latencySamples    = 10   // a mean within a third
+	oursShare         = 0.25 // of the bad share is left by a halved load, if it is ours
+	longestExperiment = 300  // seconds
+	certainty         = 3    // log-likelihood: wrong once in twenty
+	afterDrain        = 0.7  // of what was used: the queue is gone, and what came back is the capacity
+	deep              = 0.6  // of what was used lately: a cut this deep is asked about at once
 )
 
 // experimenting runs the experiment. Hold means that none is running.
@@ -54,37 +57,50 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 		if kind == noExperiment {
 			return 0, Hold
 		}
-		used := k.use()
-		if k.m.latency <= k.n.window {
-			used = k.wasUsed() // no queue: what was sent will come back
-		}
-		*e = experiment{kind: kind, inFlight: k.m.inFlight, latency: k.m.latency, bad: k.m.badShare, late: k.m.sumLate / max(k.m.sumEnded, 1), used: min(used, k.target), before: k.before()}
+		k.begin(kind)
 	}
 	e.time += in.elapsed
 	lag := max(k.m.latency, in.p99.Seconds())
+	k.e.look(in, &k.m, lag)
+	ours, done := e.verdict()
+	if longest := min(4*max(lag, e.latency)+3, longestExperiment); done || e.time > longest {
+		return k.judge(ours, done)
+	}
+	if e.waited > 0 {
+		return k.target, Test
+	}
+	again := math.Floor(e.time / (2*max(lag, e.latency) + 1))
+	return min(k.target, e.used*math.Exp2(-1-again)), Test
+}
+
+func (k *knee) begin(kind experimentKind) {
+	used := k.ended()
+	if k.m.latency <= k.n.window {
+		used = k.used() // no queue: what was sent will come back
+	}
+	k.e = experiment{
+		kind: kind, used: min(used, k.target), before: max(k.before(), k.target),
+		inFlight: k.m.inFlight, latency: k.m.latency,
+		bad: k.m.badShare, late: k.m.sumLate / max(k.m.sumEnded, 1),
+	}
+}
+
+// look moves the experiment through its phases.
+func (e *experiment) look(in tickInput, m *measured, lag float64) {
 	// A call that was young when it began counts to its end.
-	young, _ := in.ages.between(0, k.m.cut+e.time)
-	inFlight := float64(young + in.held)
+	oldest := m.cut + e.time
+	inFlight := float64(in.ages.between(0, oldest) + in.held)
 	switch {
 	case e.fresh:
 		e.saw.add(in, inFlight)
 	case e.waited > 0 || e.kind == badExperiment || inFlight <= max(experimentFall*e.inFlight, 1):
 		e.waited += in.elapsed
-		old, _ := in.ages.between(e.waited, k.m.cut+e.time)
-		e.fresh = float64(old) <= 0.1*e.inFlight && e.waited > min(lag, e.latency)
+		left := in.ages.between(e.waited, oldest)
+		e.fresh = float64(left) <= 0.1*e.inFlight && e.waited > min(lag, e.latency)
 	default:
 		e.inFlight = max(e.inFlight, inFlight)
-		e.latency = max(e.latency, k.m.latency)
+		e.latency = max(e.latency, m.latency)
 	}
-	ours, done := e.verdict()
-	if !done && e.time <= 4*max(lag, e.latency)+3 {
-		if e.waited > 0 {
-			return k.target, Test
-		}
-		again := math.Floor(e.time / (2*max(lag, e.latency) + 1))
-		return min(k.target, e.used*math.Exp2(-1-again)), Test
-	}
-	return k.judge(ours, done)
 }
 
 func (s *evidence) add(in tickInput, inFlight float64) {
@@ -120,18 +136,21 @@ func sequential(counted, of, share float64) (fallen, done bool) {
 	return llr > 0, math.Abs(llr) >= certainty
 }
 
-// judge ends the experiment.
+// judge ends the experiment. Ours: the number goes to what was used, less the
+// queue. Not ours: the cut is undone and the normal moves. Without a verdict in
+// time the cut is undone.
 func (k *knee) judge(ours, done bool) (float64, Decision) {
 	e := k.e
 	k.e = experiment{}
 	k.n.hot, k.n.badTime, k.n.lateTime = 0, 0, 0
 	k.m.forget()
-	if done && (e.kind == latencyExperiment || e.kind == timedExperiment) && ours {
-		k.n.base += 0.5 * (e.saw.sumLatency/e.saw.ended - k.n.base)
-	}
+	latency := e.saw.sumLatency / max(e.saw.ended, 1)
 	if ours {
+		if e.kind == latencyExperiment || e.kind == timedExperiment {
+			k.n.base += 0.5 * (latency - k.n.base)
+		}
 		k.top, k.topUse = e.used, e.used
-		return 0.7 * e.used, Drained
+		return afterDrain * e.used, Drained
 	}
 	if done {
 		switch e.kind {
@@ -140,10 +159,11 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 			k.c = ceiling{}
 			k.cold = true // no limit was met
 		case lateExperiment:
-			k.n.lateNormal = max(e.late, e.saw.late/e.saw.ended)
+			k.n.late = max(e.late, e.saw.late/e.saw.ended)
 			k.n.scale = 1
 		case latencyExperiment:
-			k.n.foreign = min(e.saw.sumLatency/e.saw.ended, 2*max(k.n.base, k.n.foreign))
+			// At most double: in a fleet the others fill what we leave.
+			k.n.foreign = min(latency, 2*max(k.n.base, k.n.foreign))
 			k.n.base = max(k.n.base, k.n.foreign)
 		}
 	}
@@ -152,13 +172,14 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 
 // wantsExperiment says whether one begins now.
 func (k *knee) wantsExperiment() experimentKind {
-	deep := k.wasUsed() < 0.6*k.topUse && k.target < 0.6*k.top
+	isDeep := k.used() < deep*k.topUse && k.target < deep*k.top
+	thin := k.m.alpha < 0.1 // a cut tick by tick would be many on the same few calls
 	switch {
-	case k.n.badTime > max(1, 2*k.m.latency) || k.n.badTime > 0 && (deep || k.m.alpha < 0.1):
+	case k.n.badTime > max(1, 2*k.m.latency) || k.n.badTime > 0 && (isDeep || thin):
 		return badExperiment
 	case k.m.sumEnded < 5:
 		return noExperiment
-	case k.n.hot > max(2, 3*k.m.latency) || k.n.hot > 0 && deep && k.m.latency > k.n.window:
+	case k.n.hot > max(2, 3*k.m.latency) || k.n.hot > 0 && isDeep:
 		return latencyExperiment
 	case k.n.lateTime > max(3, 6*k.m.latency):
 		return lateExperiment

@@ -32,15 +32,10 @@ type knee struct {
 	c ceiling
 
 	cold   bool    // slow start: no limit was met so far
-	topUse float64 // the most that was used lately, see use
+	topUse float64 // the most that was used lately, see used
 	top    float64 // the highest number lately
 	memory float64 // the number before an outage; 0: no outage
 }
-
-const (
-	oneInThousand = 6.9 // -ln(0.001): a run of losses that is no chance
-	leastProbe    = 1.0 // call a second: the least that finds the end of an outage in time
-)
 
 func newKnee(p *params, rate bool) *knee {
 	k := &knee{params: p, rate: rate, target: p.initial, cold: true}
@@ -110,19 +105,18 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 // atFloor reports that there is nothing left to cut.
 func (k *knee) atFloor() bool { return k.target <= 1.01*k.min || !k.rate && k.target < 2 }
 
-// use is what the number was used for: calls that ended per second, or calls in
-// flight.
-func (k *knee) use() float64 {
+// used is what of the number was used: calls sent per second, or calls in flight.
+func (k *knee) used() float64 {
 	if k.rate {
-		return k.m.sumAll / max(k.m.sumTime, 1e-9)
+		return k.m.sent
 	}
 	return k.m.inFlight
 }
 
-// wasUsed is what of the number was used: calls sent per second, or in flight.
-func (k *knee) wasUsed() float64 {
+// ended is what of it came back: calls that ended per second, or calls in flight.
+func (k *knee) ended() float64 {
 	if k.rate {
-		return k.m.sent
+		return k.m.sumAll / max(k.m.sumTime, 1e-9)
 	}
 	return k.m.inFlight
 }
@@ -132,55 +126,12 @@ func (k *knee) wasUsed() float64 {
 func (k *knee) remember(elapsed float64) {
 	keep := math.Exp2(-elapsed / max(30, 10*k.m.latency))
 	k.top = max(keep*k.top, k.target)
-	k.topUse = max(keep*k.topUse, k.wasUsed())
+	k.topUse = max(keep*k.topUse, k.used())
 }
 
 // before is the number to return to after an outage or an experiment in vain:
 // no more than was used, because an idle number may stand anywhere above.
 func (k *knee) before() float64 { return min(k.top, max(k.topUse*1.2, k.min)) }
-
-// outage reports that nothing but losses came back for longer than chance
-// explains, or that nothing came back at all although it was due.
-func (k *knee) outage(in tickInput) bool {
-	own, lost := in.reached-in.truncated, in.unreachable+in.truncated
-	if own > 0 || in.aborted > 3*lost {
-		k.m.lossRun = 0
-		return false
-	}
-	k.m.lossRun += float64(lost)
-	return k.memory > 0 || k.m.lossRun >= 3 && k.m.lossRun*-math.Log(max(k.m.lossBefore, k.n.bad)) > oneInThousand || k.m.silent()
-}
-
-// halve halves the number every quarter of a second in which calls are lost or
-// overdue, down to one call a second, or to the floor where that is higher.
-func (k *knee) halve(in tickInput) float64 {
-	if k.memory == 0 {
-		k.memory = k.target
-		if k.topUse > 0 {
-			k.memory = k.before()
-		}
-		k.e = experiment{}
-		k.cold = false
-		if k.c.time < 0.5 {
-			k.c = ceiling{} // its losses were the beginning of the outage
-		}
-	}
-	k.m.outageCut = k.m.overdueAge
-	if in.unreachable+in.truncated == 0 && k.m.quiet == 0 {
-		return k.target // nothing was asked: nothing is proved
-	}
-	return max(k.target*math.Exp2(-min(in.elapsed, 1)/0.25), min(k.memory/2, leastProbe))
-}
-
-// resume brings half of the number back. What the outage did to latency and
-// losses is forgotten.
-func (k *knee) resume() float64 {
-	x := max(k.target, k.memory/2)
-	k.top, k.topUse = max(k.top, k.memory), max(k.topUse, k.memory)
-	k.memory = 0
-	k.m.forget()
-	return x
-}
 
 // move is the ordinary step: close the gap between the calls in flight and the
 // calls that the window allows.
@@ -198,7 +149,7 @@ func (k *knee) move(in tickInput) (float64, Decision) {
 	if k.m.mixed > 0.3 { // too many of those in flight will never be answers
 		gap = k.m.delivered*(k.n.window-k.m.latency) + 0.5
 	}
-	if gap > 0 && (!k.m.binding || k.rate && k.use() < k.target/2) {
+	if gap > 0 && (!k.m.binding || k.rate && k.ended() < k.target/2) {
 		return k.target, Hold // the callers do not use what they have: no evidence
 	}
 	if gap < 0 && k.rate && k.m.alpha < 0.1 && k.m.latency < k.n.window && -gap < math.Sqrt(max(k.m.own, 1)) {

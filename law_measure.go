@@ -3,50 +3,56 @@ package agilelimiter
 import "math"
 
 // measured is what the calls showed lately: sums that decay with elapsed time,
-// and what they say.
+// and what they say. In the comments D, R and W are the names of docs/control-law.md.
 type measured struct {
-	slo float64 // 0: none
 	cut float64 // no call weighs more than this in the latency
 
-	// Decayed sums.
+	// Sums over the memory.
 	sumTime, sumEnded, sumLatency, sumDelivered   float64
 	sumReturned, sumAnswers, sumBad               float64
 	sumAborted, sumAdmitted, sumLate, sumLostTime float64
 	sumAll                                        float64 // ended calls of every kind
 
-	alpha               float64 // the weight of this tick
-	delivered           float64 // D: good answers per second
-	sent                float64 // calls admitted per second
-	returned            float64 // R: calls that came back without being lost, per second
-	latency             float64 // W: mean duration, cut, open calls that are overdue included
-	inFlight            float64 // calls in flight, those too old to say anything left out
-	own                 float64 // those of inFlight that will be answers
-	mixed               float64 // share of inFlight that will not
-	growth              float64 // of own since the last tick
-	ownAll              float64
-	badShare            float64
-	perAnswer           float64 // calls sent for one that is answered or lost
-	stuck               int     // calls that hold a slot and are too old to say anything
-	overdueAge          float64 // an open call that is older is overdue
-	tail                float64 // p99, slowly forgotten
-	abortAge            float64 // mean duration of aborted calls
-	lossRun, lossBefore float64 // losses in a row, and the bad share before them
-	quiet               float64 // seconds since anything ended although it was due
-	outageCut           float64 // open calls older than this hang since an outage; 0: none
-	binding             bool    // for the time of some three samples after it was seen
-	bound               float64 // seconds since binding was seen
+	alpha     float64 // the weight of this tick
+	delivered float64 // D: good answers per second
+	sent      float64 // calls admitted per second
+	returned  float64 // R: calls that came back without being lost, per second
+	latency   float64 // W: mean duration of the calls reached, each cut
+	badShare  float64 // of the answers, how many were refused or lost
+	tail      float64 // p99, slowly forgotten
+	abortAge  float64 // mean duration of aborted calls
+
+	// The open calls.
+	inFlight float64 // those too old to say anything left out
+	stuck    int     // those too old
+	mixed    float64 // share of inFlight that will be aborted
+	waiting  float64 // those that will be answers: all of them
+	own      float64 // and without those that say nothing yet
+	growth   float64 // of waiting since the last tick
+
+	overdueAge float64 // an open call that is older is overdue
+	quiet      float64 // seconds since anything ended although it was due
+	outageCut  float64 // open calls older than this hang since an outage; 0: none
+	lossRun    float64 // losses in a row
+	lossBefore float64 // the bad share before them
+
+	binding bool    // for the time of some three samples after it was seen
+	bound   float64 // seconds since it was seen
 }
 
 const (
-	memorySamples = 20   // 22 % counting error
-	longestMemory = 40   // seconds
+	memorySamples = 20   // a counting error of 22 %
+	longestMemory = 40   // seconds; what is older describes another day
+	cutSLO        = 4    // × SLO: well above it, or a standing queue looks no longer than the cut
+	cutBase       = 20   // × the latency, without an SLO
+	firstCut      = 60   // seconds, until a latency is known
 	minLatency    = 1e-6 // seconds; keeps every quotient finite
 )
 
 func (m *measured) init(slo float64) {
-	m.slo, m.cut = slo, 60
+	m.cut = firstCut
 	if slo > 0 {
-		m.cut = 4 * slo
+		m.cut = cutSLO * slo
 	}
 }
 
@@ -59,22 +65,22 @@ func (m *measured) add(in tickInput) bool {
 		m.lossBefore = (m.sumBad + 1) / (m.sumAnswers + 2)
 	}
 	m.alpha = 1 - math.Exp(-t/m.memory(in))
-	decay := func(sum *float64, x float64) { *sum += x - m.alpha**sum }
-	decay(&m.sumTime, t)
-	decay(&m.sumEnded, ended)
-	decay(&m.sumLatency, in.latencySum)
-	decay(&m.sumDelivered, own)
-	decay(&m.sumReturned, ended-float64(in.truncated)+float64(in.aborted))
-	decay(&m.sumAnswers, own+lost)
-	decay(&m.sumBad, lost)
-	decay(&m.sumLate, float64(in.overSLO))
-	decay(&m.sumLostTime, in.lostTime)
-	decay(&m.sumAborted, float64(in.aborted))
-	decay(&m.sumAdmitted, float64(in.admitted))
+	add := func(sum *float64, x float64) { *sum += x - m.alpha**sum }
+	add(&m.sumTime, t)
+	add(&m.sumEnded, ended)
+	add(&m.sumLatency, in.latencySum)
+	add(&m.sumDelivered, own)
+	add(&m.sumReturned, own+float64(in.aborted))
+	add(&m.sumAnswers, own+lost)
+	add(&m.sumBad, lost)
+	add(&m.sumLate, float64(in.overSLO))
+	add(&m.sumLostTime, in.lostTime)
+	add(&m.sumAborted, float64(in.aborted))
+	add(&m.sumAdmitted, float64(in.admitted))
+	add(&m.sumAll, own+lost+float64(in.aborted))
 	if in.aborted > 0 {
 		m.abortAge += max(m.alpha, 1/(m.sumReturned+1)) * (in.abortedTime/float64(in.aborted) - m.abortAge)
 	}
-	decay(&m.sumAll, own+lost+float64(in.aborted))
 
 	m.lookAtOpen(in)
 	if in.binding {
@@ -90,7 +96,8 @@ func (m *measured) add(in tickInput) bool {
 	return true
 }
 
-// memory is how far the sums look back.
+// memory is how far the sums look back: two ticks, one latency, or the time of
+// twenty samples, whichever is most.
 func (m *measured) memory(in tickInput) float64 {
 	rate := float64(in.reached) / in.elapsed
 	if m.sumTime > 0 {
@@ -111,7 +118,7 @@ func (m *measured) lookAtOpen(in tickInput) {
 			m.outageCut = 0
 		}
 	}
-	young, _ := in.ages.between(0, limit)
+	young := in.ages.between(0, limit)
 	m.inFlight = float64(young + in.held)
 	m.stuck = max(0, in.inFlight-young-in.held)
 	aborted := 0.0
@@ -119,18 +126,21 @@ func (m *measured) lookAtOpen(in tickInput) {
 		aborted = m.sumAdmitted / m.sumTime * m.sumAborted / m.sumAll * min(m.abortAge, limit)
 	}
 	m.mixed = aborted / max(1, m.inFlight, aborted)
-	// Of the others as many will be answers as did lately, by the time they take.
-	own := max(0, m.inFlight-aborted) * (m.sumLatency + 1e-9) / (m.sumLatency + m.sumLostTime + 1e-9)
-	// A call younger than the latency says nothing yet.
-	due := in.ages.older(min(m.latency, max(0, 2*(m.latency-in.elapsed))), limit, in.elapsed)
-	m.growth = (own - m.ownAll) * min(1, due/max(1, m.inFlight))
-	m.ownAll, m.own = own, min(own, m.delivered*m.latency+due)
+	// Of the others as many will be answers as lately, by the time they took.
+	answers := (m.sumLatency + minLatency) / (m.sumLatency + m.sumLostTime + minLatency)
+	waiting := max(0, m.inFlight-aborted) * answers
+	// A call younger than the latency says nothing yet. Where the latency is
+	// shorter than a tick every open call is taken to be older.
+	silent := min(m.latency, max(0, 2*(m.latency-in.elapsed)))
+	due := in.ages.older(silent, limit, in.elapsed)
+	m.growth = (waiting - m.waiting) * min(1, due/max(1, m.inFlight))
+	m.waiting, m.own = waiting, min(waiting, m.delivered*m.latency+due)
 	m.overdue(in)
 }
 
 // overdue watches for a time in which nothing ends although it is due.
 func (m *measured) overdue(in tickInput) {
-	n, _ := in.ages.between(m.overdueAge, m.cut)
+	n := in.ages.between(m.overdueAge, m.cut)
 	if in.reached+in.unreachable+in.aborted > 0 || n == 0 || in.admitted == 0 && !in.binding {
 		m.quiet = 0
 	} else {
@@ -138,13 +148,13 @@ func (m *measured) overdue(in tickInput) {
 	}
 }
 
+// conclude draws the signals from the sums.
 func (m *measured) conclude() {
 	m.delivered = max(m.sumDelivered, 1e-9) / m.sumTime
 	m.returned = m.sumReturned / m.sumTime
 	m.sent = m.sumAdmitted / m.sumTime
 	m.badShare = m.sumBad / max(m.sumAnswers, 1e-9)
 	m.latency = max(m.sumLatency/m.sumEnded, minLatency)
-	m.perAnswer = m.sumAll / max(m.sumAnswers, 1e-9)
 }
 
 // silent reports that nothing ends any more: by chance ten calls would have
@@ -177,13 +187,12 @@ func (o *openCalls) older(age, most, elapsed float64) (n float64) {
 }
 
 // between returns the number of the open calls whose age is at least lo and
-// less than hi, and their ages added up.
-func (o *openCalls) between(lo, hi float64) (n int, sum float64) {
+// less than hi.
+func (o *openCalls) between(lo, hi float64) (n int) {
 	for i, c := range o.n {
-		if age := o.age[i]; c > 0 && age >= lo && age < hi {
+		if age := o.age[i]; age >= lo && age < hi {
 			n += int(c)
-			sum += float64(c) * age
 		}
 	}
-	return n, sum
+	return n
 }
