@@ -53,7 +53,7 @@ func (k *knee) cutLosses() (float64, bool) {
 	if !k.rate {
 		x = max(x, k.m.delivered*k.m.latency)
 	}
-	x /= (1 - min(k.n.bad, mostNormal)) * (1 - margin)
+	x /= (1 - min(k.n.bad, mostNormal)) * (1 - badMargin)
 	x = max(min(x, k.target), k.topUse/2)
 	k.cold = false
 	k.c.meet(x, k.m.latency)

@@ -25,12 +25,13 @@ const (
 	sloTarget     = 0.45  // of the SLO: room for the tail above the mean, and for a tick's queue
 	staffing      = 2     // square-root staffing: the queue that keeps the workers busy
 	baseSamples   = 10    // a mean within a third
-	margin        = 0.04  // of bad or late calls above normal: below it a cut costs more than it saves
+	badMargin     = 0.04  // of bad calls above normal: below it a cut costs more than it saves
+	lateMargin    = 0.02  // of late calls above normal: half of what the promise of 95 % leaves
 	hotMargin     = 0.15  // of the window: above it a tick counts fully
 	windowDown    = 0.65  // per memory, while too many calls are late
 	windowUp      = 1.04  // per memory: slower up than down, or the tail rings
 	leastScale    = 0.1   // of the window
-	forgetShare   = 30.0  // seconds: a share that falls is soon no longer normal
+	forgetShare   = 120.0 // seconds: a share that falls is soon no longer normal
 	forgetForeign = 600.0 // seconds: half of a foreign latency is forgotten, so that it is asked again
 	foreignRoom   = 1.25  // of a foreign latency: room for a queue of our own
 )
@@ -81,7 +82,7 @@ func (n *normal) setWindow(m *measured, elapsed float64) {
 		n.window = n.base * (1 + staffing/math.Sqrt(max(working, 1e-3)))
 		m.cut = cutBase * max(n.base, m.latency)
 	}
-	if n.slo > 0 && tooMany(m.sumLate, m.sumEnded, n.late) {
+	if n.slo > 0 && tooMany(m.sumLate, m.sumEnded, n.late, lateMargin) {
 		n.lateTime += elapsed
 		// Far above the window it is the queue that is wrong and not the window.
 		if m.latency < 1.5*n.window*n.scale {
@@ -117,11 +118,11 @@ func (n *normal) watch(m *measured, elapsed float64) {
 const mostNormal = 0.95
 
 // tooBad reports that more calls are bad than normal and chance explain.
-func (n *normal) tooBad(m *measured) bool { return tooMany(m.sumBad, m.sumAnswers, n.bad) }
+func (n *normal) tooBad(m *measured) bool { return tooMany(m.sumBad, m.sumAnswers, n.bad, badMargin) }
 
 // tooMany reports that counted is more than normal and chance explain: two
 // standard deviations of a Poisson count, and two calls.
-func tooMany(counted, of, normal float64) bool {
+func tooMany(counted, of, normal, margin float64) bool {
 	expected := min(normal+margin, 1) * of
 	return counted > expected+2*math.Sqrt(expected)+2
 }
