@@ -11,8 +11,8 @@ type experiment struct {
 	idle         float64 // since the last one ended
 	used, before float64 // what was used when it began, and the number to return to
 
-	// What the signals were; in flight and latency the highest until in flight
-	// has fallen.
+	// What the signals were: in flight the highest until it has fallen, latency
+	// the highest of the calls sent before that.
 	inFlight, latency, bad, late float64
 
 	waited float64 // seconds since in flight has fallen
@@ -99,6 +99,8 @@ func (e *experiment) look(in tickInput, m *measured, lag float64) {
 		e.fresh = float64(left) <= 0.1*e.inFlight && e.waited > min(lag, e.latency)
 	default:
 		e.inFlight = max(e.inFlight, inFlight)
+	}
+	if !e.fresh { // the calls that end were sent before
 		e.latency = max(e.latency, m.latency)
 	}
 }
@@ -114,19 +116,22 @@ func (s *evidence) add(in tickInput, inFlight float64) {
 }
 
 // verdict says whether the signal fell with the load, once that can be said.
+// Late calls are ours too if only their latency fell: it may still lie above
+// the SLO.
 func (e *experiment) verdict() (ours, done bool) {
 	s := &e.saw
-	switch e.kind {
-	case badExperiment:
+	if e.kind == badExperiment {
 		return sequential(s.bad, s.answers, e.bad)
-	case lateExperiment:
-		return sequential(s.late, s.ended, e.late)
 	}
 	if s.ended < latencySamples {
 		return false, false
 	}
 	fall := max(1, s.inFlight/s.ticks) / max(1, e.inFlight)
-	return math.Log(s.sumLatency/s.ended/e.latency) <= elasticity*math.Log(min(max(fall, 0.5), 1)), true
+	fell := math.Log(s.sumLatency/s.ended/e.latency) <= elasticity*math.Log(min(max(fall, 0.5), 1))
+	if e.kind == lateExperiment && !fell {
+		return sequential(s.late, s.ended, e.late)
+	}
+	return fell, true
 }
 
 // sequential tests whether the share of counted is still what it was, or a
