@@ -27,11 +27,11 @@ const maxLateness = 2 * time.Millisecond
 // with him.
 type bucket struct {
 	time       *timebase
-	min, max   float64 // req/s; the bucket holds its ceiling whatever it is told
-	maxWaiting int     // 0: no bound
-	area       *area   // nil: nobody asks for it
+	maxWaiting int   // 0: no bound
+	area       *area // nil: nobody asks for it
 
-	mu sync.Mutex // guards what follows; never held while waiting or in user code
+	mu       sync.Mutex // guards what follows; never held while waiting or in user code
+	min, max float64    // req/s; the bucket holds its ceiling whatever it is told
 	// The schedule: the last departure's slot in nanoseconds since New, and
 	// the interval, both with their fractions of 2^-32 ns apart, so that 3/s
 	// stays 3/s after a million departures.
@@ -269,11 +269,32 @@ func (b *bucket) set(rate float64) {
 	}
 	now := b.time.now()
 	b.mu.Lock()
+	b.change(now, rate)
+	b.mu.Unlock()
+}
+
+// setBounds puts new bounds in force at once, as set does a rate: the rate moves
+// to the nearest of them if it lies outside.
+func (b *bucket) setBounds(lo, hi float64) {
+	now := b.time.now()
+	b.mu.Lock()
+	b.min, b.max = lo, hi
+	b.change(now, b.rate)
+	b.mu.Unlock()
+}
+
+func (b *bucket) bounds() (lo, hi float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.min, b.max
+}
+
+// change puts a rate in force. The mutex is held.
+func (b *bucket) change(now time.Duration, rate float64) {
 	b.setInterval(min(max(rate, b.min), b.max))
 	if b.head != nil {
 		b.grant(now)
 	}
-	b.mu.Unlock()
 }
 
 // push appends a waiter and arms the timer if it is the first one.

@@ -48,6 +48,20 @@ func (l *ConcurrencyLimiter) Start() { l.start() }
 // stopping once.
 func (l *ConcurrencyLimiter) Stop() { l.loop.stop() }
 
+// SetBounds puts a new floor and ceiling in force at once, in calls in flight,
+// as ConcurrencyConfig.MinLimit and MaxLimit have them: both in [1, 2^31-1], min
+// not above max. Otherwise it changes nothing and returns an error that names
+// the argument.
+//
+// A limit outside the bounds moves to the nearest one. A limit between them
+// stays where it is: under a higher ceiling it grows by the controller's own
+// steps. Where more calls are in flight than a lowered limit allows, nobody is
+// admitted until enough have left. SetBounds(n, n) sets a fixed limit. It may be
+// called at any time, from any goroutine, OnTick included.
+func (l *ConcurrencyLimiter) SetBounds(min, max int) error {
+	return l.setBounds(limitBounds, float64(min), float64(max))
+}
+
 // Do runs fn if there is room, feeds its duration back and returns its error;
 // at the limit it returns ErrOverloaded at once and fn does not run.
 //
@@ -119,8 +133,10 @@ func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }
 // Stats returns a snapshot; its Target is the limit before rounding down.
 func (l *ConcurrencyLimiter) Stats() Stats { return l.stats() }
 
-// Config returns the configuration with every default filled in.
-func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.concurrencyConfig() }
+// Config returns the configuration with every default filled in and the bounds
+// that are in force. Its InitialLimit is moved between them, so that the result
+// is valid.
+func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.inForce().concurrencyConfig() }
 
 // Elapsed returns the time since NewConcurrency on the limiter's clock; it never
 // goes back. The difference of two is a duration to Observe, for one monotonic

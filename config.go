@@ -200,24 +200,30 @@ type params struct {
 }
 
 // names are the fields that the two configs call differently, and the least
-// value that they may have.
+// and the largest value that they may have.
 type names struct {
+	call              string // of the method whose arguments they are; "" for a config
 	min, max, initial string
 	least, most       float64
 	whole             bool // calls, not req/s
 }
 
 var (
-	rateNames  = names{"MinRate", "MaxRate", "InitialRate", 0.001, 1e9, false}
-	limitNames = names{"MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32, true}
+	rateNames   = names{"", "MinRate", "MaxRate", "InitialRate", 0.001, 1e9, false}
+	limitNames  = names{"", "MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32, true}
+	rateBounds  = names{"SetBounds: ", "min", "max", "", 0.001, 1e9, false}
+	limitBounds = names{"SetBounds: ", "min", "max", "", 1, math.MaxInt32, true}
 )
 
 // show returns x as its field prints: 2147483647, not 2.147483647e+09.
 func (n names) show(x float64) any {
-	if n.whole {
-		return int64(x)
+	switch {
+	case !n.whole:
+		return x
+	case x >= math.MaxInt64: // as a float it is 2^63, which no int64 holds
+		return int64(math.MaxInt64)
 	}
-	return x
+	return int64(x)
 }
 
 // resolve returns c with every default filled in, and every fault.
@@ -308,18 +314,13 @@ func (p *params) fill(n names) error {
 	}
 
 	check := faults.check
-	// A NaN is not 0, so it is no default, and fails the check.
-	validMax := within(p.max, n.least, n.most)
-	check(validMax, n.max, n.show(p.max), fmt.Sprintf("%v to %v (required)", n.show(n.least), n.show(n.most)))
-	if !validMax {
-		p.max = n.most // so that the other fields are judged by themselves
+	if p.min == 0 {
+		p.min = 1
+		if within(p.max, n.least, 1) {
+			p.min = p.max
+		}
 	}
-	p.min = orDefault(p.min, min(1, p.max))
-	validMin := within(p.min, n.least, p.max)
-	check(validMin, n.min, n.show(p.min), fmt.Sprintf("%v to %s = %v", n.show(n.least), n.max, n.show(p.max)))
-	if !validMin {
-		p.min = n.least
-	}
+	n.checkBounds(&p.min, &p.max, &faults)
 	initial := p.max / 8
 	if n.whole { // a small limit over 8 is less than one call
 		initial = math.Floor(initial)
@@ -334,6 +335,26 @@ func (p *params) fill(n names) error {
 	check(p.anchor != AnchorSLO || p.slo != 0, "SLOTarget", p.slo, "required by AnchorSLO")
 	check(p.tick >= time.Millisecond && p.tick <= time.Minute, "Tick", p.tick, "[1ms, 1m]")
 	return errors.Join(faults...)
+}
+
+// checkBounds checks a floor and a ceiling. What is wrong it replaces by the
+// widest that is allowed, so that other fields are judged by themselves. A NaN
+// fails every comparison, and so fails here.
+func (n names) checkBounds(lo, hi *float64, faults *faultList) {
+	required := " (required)"
+	if n.call != "" {
+		required = ""
+	}
+	if !within(*hi, n.least, n.most) {
+		faults.check(false, n.call+n.max, n.show(*hi),
+			fmt.Sprintf("%v to %v%s", n.show(n.least), n.show(n.most), required))
+		*hi = n.most
+	}
+	if !within(*lo, n.least, *hi) {
+		faults.check(false, n.call+n.min, n.show(*lo),
+			fmt.Sprintf("%v to %s = %v", n.show(n.least), n.max, n.show(*hi)))
+		*lo = n.least
+	}
 }
 
 func (p *params) defaultKnobs() {

@@ -119,6 +119,7 @@ func (g *gradient) synthetic() time.Duration {
 }
 
 func (g *gradient) step(in tickInput) (float64, Decision) {
+	g.target = min(max(g.target, g.min), g.max) // SetBounds may have moved them
 	if in.samples == 0 {
 		return g.target, Blind
 	}

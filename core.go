@@ -2,6 +2,7 @@ package agilelimiter
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,10 @@ import (
 // ceiling. It knows nothing of latency.
 type actuator interface {
 	set(target float64)
+	// setBounds puts a new floor and ceiling in force at once and moves the
+	// number to the nearest of them if it lies outside.
+	setBounds(lo, hi float64)
+	bounds() (lo, hi float64)
 	// drain returns the calls admitted since New, the calls in flight or
 	// notCounted, and whether the actuator was binding since the last drain:
 	// somebody was refused, gave up or waits now.
@@ -20,19 +25,19 @@ type actuator interface {
 
 // core joins recorder, law and actuator: what the two limiters share.
 type core struct {
-	params
-	time  timebase
-	rec   recorder
-	loop  loop
-	law   law
-	act   actuator
-	area  *area // under AnchorKnee only
-	ages  ages
-	ended bool // a call has ended so far
+	params // constant, but for min and max: step writes them, with mu held
+	time   timebase
+	rec    recorder
+	loop   loop
+	law    law
+	act    actuator
+	area   *area // under AnchorKnee only
+	ages   ages
+	ended  bool // a call has ended so far
 	// stale: the next tick holds what was recorded while the loop stood still.
 	stale atomic.Bool
 
-	mu   sync.Mutex // guards last
+	mu   sync.Mutex // guards last, and params.min and max against Config
 	last tickReport
 }
 
@@ -97,6 +102,7 @@ func (c *core) step() {
 	if c.area != nil {
 		c.measureFlight(&in, open, counted)
 	}
+	c.rebound()
 	why := Blind
 	if !c.stale.Swap(false) {
 		var target float64
@@ -111,6 +117,38 @@ func (c *core) step() {
 	r.baseline, r.fast, r.window = c.law.signals()
 	r.binding = binding
 	r.decisions[why]++
+}
+
+// setBounds is SetBounds of both limiters. The actuator holds the bounds in
+// force; the law hears of them at its next step.
+func (c *core) setBounds(n names, lo, hi float64) error {
+	var faults faultList
+	n.checkBounds(&lo, &hi, &faults)
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	c.act.setBounds(lo, hi)
+	return nil
+}
+
+// rebound tells the law, which shares c.params, the bounds in force.
+func (c *core) rebound() {
+	lo, hi := c.act.bounds()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.min, c.max = lo, hi
+}
+
+// inForce returns the parameters with the bounds in force. The initial value is
+// moved between them, so that they make a valid config.
+func (c *core) inForce() params {
+	lo, hi := c.act.bounds()
+	c.mu.Lock()
+	p := c.params
+	c.mu.Unlock()
+	p.min, p.max = lo, hi
+	p.initial = min(max(p.initial, lo), hi)
+	return p
 }
 
 // ticked is called by the loop after each step, outside every lock.

@@ -49,6 +49,19 @@ func (l *Limiter) Start() { l.start() }
 // and get their slots at the frozen rate. Stopping twice is stopping once.
 func (l *Limiter) Stop() { l.loop.stop() }
 
+// SetBounds puts a new floor and ceiling in force at once, in requests per
+// second, as Config.MinRate and Config.MaxRate have them: both in [0.001, 1e9],
+// min not above max. Otherwise it changes nothing and returns an error that
+// names the argument.
+//
+// A rate outside the bounds moves to the nearest one, for those who wait already
+// too; they keep their place. A rate between them stays where it is: under a
+// higher ceiling it grows by the controller's own steps. SetBounds(r, r) sets a
+// fixed rate. It may be called at any time, from any goroutine, OnTick included.
+func (l *Limiter) SetBounds(min, max float64) error {
+	return l.setBounds(rateBounds, min, max)
+}
+
 // Do waits for a slot, runs fn and feeds its round trip back; the wait is not
 // part of that. It returns fn's error, or ErrQueueFull without running fn.
 //
@@ -148,8 +161,10 @@ func (l *Limiter) InFlight() int { return l.stats().InFlight }
 // Stats returns a snapshot; its Target is the rate in requests per second.
 func (l *Limiter) Stats() Stats { return l.stats() }
 
-// Config returns the configuration with every default filled in.
-func (l *Limiter) Config() Config { return l.config(l.bucket.maxWaiting) }
+// Config returns the configuration with every default filled in and the bounds
+// that are in force. Its InitialRate is moved between them, so that the result
+// is valid.
+func (l *Limiter) Config() Config { return l.inForce().config(l.bucket.maxWaiting) }
 
 // Elapsed returns the time since New on the limiter's clock; it never goes
 // back. The difference of two is a round trip to Observe, for one monotonic

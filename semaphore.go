@@ -8,24 +8,23 @@ import (
 )
 
 // semaphore admits calls while fewer than limit are in flight and refuses at
-// once otherwise. It is atomics only. A call is admitted under a limit that was
+// once otherwise. A call meets atomics only. A call is admitted under a limit that was
 // in force at some instant of its tryAcquire, so those that race with a lowered
 // limit may still get in; after that a lowered limit admits nobody until enough
 // have left.
 type semaphore struct {
-	min, max float64
 	// word holds the calls in flight in its lower half and the calls admitted,
 	// modulo 2^32, in its upper half: one atomic operation counts both.
-	word  atomic.Uint64
-	limit atomic.Int64 // what is enforced: the target's whole part, at least 1
-	// target keeps the fraction, so that 5 % of 4 is not lost for ever.
-	target atomic.Uint64 // math.Float64bits
-	peak   atomic.Int64  // the most in flight since the last drain
-	peaked atomic.Int64  // the peak that the last drain found
+	word   atomic.Uint64
+	limit  atomic.Int64 // what is enforced: the target's whole part, at least 1
+	peak   atomic.Int64 // the most in flight since the last drain
+	peaked atomic.Int64 // the peak that the last drain found
 	shed   striped
 
-	mu       sync.Mutex // guards what follows
-	seen     uint32     // upper half of word when last looked at
+	mu       sync.Mutex // guards what follows, and the writing of limit
+	min, max float64
+	target   float64 // with its fraction, so that 5 % of 4 is not lost for ever
+	seen     uint32  // upper half of word when last looked at
 	admitted uint64
 	lastShed uint64 // at the last drain
 }
@@ -46,9 +45,30 @@ func (s *semaphore) set(target float64) {
 	if math.IsNaN(target) {
 		return
 	}
-	target = min(max(target, s.min), s.max)
-	s.target.Store(math.Float64bits(target))
-	s.limit.Store(max(1, int64(target)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change(target)
+}
+
+// setBounds puts new bounds in force. The limit moves to the nearest of them if
+// it lies outside.
+func (s *semaphore) setBounds(lo, hi float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.min, s.max = lo, hi
+	s.change(s.target)
+}
+
+func (s *semaphore) bounds() (lo, hi float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.min, s.max
+}
+
+// change puts a limit in force. The mutex is held.
+func (s *semaphore) change(target float64) {
+	s.target = min(max(target, s.min), s.max)
+	s.limit.Store(max(1, int64(s.target)))
 }
 
 func (s *semaphore) tryAcquire() bool {
@@ -112,11 +132,10 @@ func (s *semaphore) count() uint64 {
 
 // report fills in the gauges and counters that the semaphore knows.
 func (s *semaphore) report(out *Stats) {
-	out.Target = math.Float64frombits(s.target.Load())
-	out.Min, out.Max = s.min, s.max
 	out.InFlight, out.PeakInFlight = s.open(), int(s.peaked.Load())
 	out.Shed = s.shed.sum()
 	s.mu.Lock()
+	out.Target, out.Min, out.Max = s.target, s.min, s.max
 	out.Admitted = s.count()
 	s.mu.Unlock()
 }
