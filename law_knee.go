@@ -113,7 +113,6 @@ func (k *knee) signals() (baseline, fast, window time.Duration) {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func (k *knee) step(in tickInput) (float64, Decision) {
-	k.target = min(max(k.target, k.min), k.max) // SetBounds may have moved them
 	before := k.target
 	x, why := k.next(in)
 	k.target = min(max(x, k.min), k.max)

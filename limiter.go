@@ -9,8 +9,9 @@ import (
 // spaces departures evenly at a rate that follows the downstream's latency,
 // never above Config.MaxRate. Callers wait for their slot in order.
 //
-// Idle time earns nothing. In any time T at most 1 + MaxRate × (T + 2 ms) calls
-// depart: up to 2 ms that the limiter's own timer overslept are caught up.
+// Idle time earns nothing. In any time T at most 1 + MaxRate × (T + MaxLateness)
+// calls depart: what the limiter itself is late by while callers wait is caught
+// up at once, see Config.MaxLateness.
 //
 // Most callers want Do or DoContext, which take a slot, time the call and feed
 // it back. Take, TakeContext and TryTake with Observe, ObserveTruncated,
@@ -34,7 +35,7 @@ func New(cfg Config) *Limiter {
 	}
 	l := &Limiter{}
 	l.init(p, &l.bucket)
-	l.bucket.init(&l.time, p, cfg.MaxWaiting, l.area)
+	l.bucket.init(&l.time, p, l.area)
 	l.install(newLaw(&l.params, true))
 	return l
 }
@@ -164,7 +165,7 @@ func (l *Limiter) Stats() Stats { return l.stats() }
 // Config returns the configuration with every default filled in and the bounds
 // that are in force. Its InitialRate is moved between them, so that the result
 // is valid.
-func (l *Limiter) Config() Config { return l.inForce().config(l.bucket.maxWaiting) }
+func (l *Limiter) Config() Config { return l.inForce().config() }
 
 // Elapsed returns the time since New on the limiter's clock; it never goes
 // back. The difference of two is a round trip to Observe, for one monotonic

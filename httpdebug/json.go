@@ -54,6 +54,8 @@ type statsReport struct {
 	Aborted      uint64  `json:"aborted"`
 	Truncated    uint64  `json:"truncated"`
 	ThrottleWait float64 `json:"throttle_wait_seconds"`
+	Lateness     float64 `json:"lateness_seconds"`
+	LatenessLost float64 `json:"lateness_lost_seconds"`
 	Ticks        uint64  `json:"ticks"`
 }
 
@@ -122,7 +124,8 @@ func statsOf(s *agilelimiter.Stats) statsReport {
 		Fast: s.Fast.Seconds(), Baseline: s.Baseline.Seconds(), Window: s.Window.Seconds(),
 		Admitted: s.Admitted, Shed: s.Shed,
 		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated,
-		ThrottleWait: s.ThrottleWait.Seconds(), Ticks: s.Ticks,
+		ThrottleWait: s.ThrottleWait.Seconds(),
+		Lateness:     s.Lateness.Seconds(), LatenessLost: s.LatenessLost.Seconds(), Ticks: s.Ticks,
 	}
 }
 
