@@ -260,7 +260,7 @@ func BenchmarkPacing(b *testing.B) {
 		{"two-neighbours", 2, nil, 0},
 		{"neighbour/30ms", 1, nil, 30 * ms},
 		{"neighbour/50ms", 1, nil, 50 * ms},
-{"neighbour/2ms", 1, nil, 2 * ms},
+		{"neighbour/2ms", 1, nil, 2 * ms},
 		{"grid-5ms", 0, roundedClock(func(d time.Duration) time.Duration { return d + 5*ms - d%(5*ms) }), 0},
 		{"grid-15.6ms", 0, roundedClock(func(d time.Duration) time.Duration { return d + 15600*us - d%(15600*us) }), 0},
 		{"grid-15.6ms/2ms", 0, roundedClock(func(d time.Duration) time.Duration { return d + 15600*us - d%(15600*us) }), 2 * ms},
