@@ -38,10 +38,9 @@ func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
 }
 
 // Start begins adapting the limit, one step every ConcurrencyConfig.Tick.
-// Starting twice is starting once. Start after Stop goes on where Stop left off;
-// what was recorded in between is counted, but is no evidence, and neither is
-// the first tick.
-func (l *ConcurrencyLimiter) Start() { l.start() }
+// Starting twice is starting once. Start after Stop goes on where Stop left off.
+// What was recorded before a Start is counted, but is no evidence.
+func (l *ConcurrencyLimiter) Start() { l.loop.start() }
 
 // Stop freezes the limit where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Stopping twice is

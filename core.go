@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -34,8 +33,7 @@ type core struct {
 	area   *area // under AnchorKnee only
 	ages   ages
 	ended  bool // a call has ended so far
-	// stale: the next tick holds what was recorded while the loop stood still.
-	stale atomic.Bool
+	first  bool // the next tick is the first one after a Start
 
 	mu   sync.Mutex // guards last, and params.min and max against Config
 	last tickReport
@@ -69,12 +67,12 @@ func (c *core) install(l law) {
 	c.act.set(l.start())
 }
 
-// start starts the loop. After a stop, the tick that comes first is of unknown
-// age and no evidence; what it counts stays counted.
-func (c *core) start() {
-	if resumed := c.loop.start(); resumed {
-		c.stale.Store(true)
-	}
+// restart forgets what was recorded while the loop stood still: it is of unknown
+// age and no evidence. It stays counted. The loop calls it; no step is running.
+func (c *core) restart() {
+	c.measure()
+	c.rec.forget()
+	c.first = true
 }
 
 // newLaw returns the control law that the anchor asks for.
@@ -85,8 +83,8 @@ func newLaw(p *params, rate bool) law {
 	return newGradient(p)
 }
 
-// step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
-func (c *core) step() {
+// measure drains recorder and actuator: all that happened since the last drain.
+func (c *core) measure() (in tickInput) {
 	// Ends before admissions: a call that comes and goes in between then counts
 	// as open for a tick. The other way round it would seem to have ended
 	// without an admission, and be written off.
@@ -96,26 +94,29 @@ func (c *core) step() {
 	if !counted {
 		open = c.rec.open(admitted, ended)
 	}
-	in := c.rec.drain(c.law.synthetic(), admitted)
+	in = c.rec.drain(c.law.synthetic(), admitted)
 	in.binding = binding
 	in.inFlight, in.inFlightEnd = float64(open), open
 	if c.area != nil {
 		c.measureFlight(&in, open, counted)
 	}
+	return in
+}
+
+// step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
+func (c *core) step() {
+	in := c.measure()
+	in.first, c.first = c.first, false
 	c.rebound()
-	why := Blind
-	if !c.stale.Swap(false) {
-		var target float64
-		target, why = c.law.step(in)
-		c.act.set(target)
-	}
+	target, why := c.law.step(in)
+	c.act.set(target)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &c.last
 	r.why, r.samples, r.p50, r.p99 = why, in.samples, in.p50, in.p99
 	r.baseline, r.fast, r.window = c.law.signals()
-	r.binding = binding
+	r.binding = in.binding
 	r.decisions[why]++
 }
 
@@ -188,8 +189,12 @@ func (c *core) stats() Stats {
 	for _, n := range r.decisions {
 		s.Ticks += n
 	}
+	// Ends before admissions, as in measure.
+	ended := c.rec.report(&s)
 	c.act.report(&s)
-	c.rec.report(&s)
+	if s.InFlight == notCounted {
+		s.InFlight = c.rec.inFlight(s.Admitted, ended)
+	}
 	return s
 }
 

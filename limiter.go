@@ -41,9 +41,9 @@ func New(cfg Config) *Limiter {
 }
 
 // Start begins adapting the rate, one step every Config.Tick. Starting twice is
-// starting once. Start after Stop goes on where Stop left off; what was recorded
-// in between is counted, but is no evidence, and neither is the first tick.
-func (l *Limiter) Start() { l.start() }
+// starting once. Start after Stop goes on where Stop left off. What was recorded
+// before a Start is counted, but is no evidence.
+func (l *Limiter) Start() { l.loop.start() }
 
 // Stop freezes the rate where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Waiters stay in the queue
