@@ -54,8 +54,9 @@ type Config struct {
 	// downstream, in [0.001, 1e9]. It is enforced in the controller and again
 	// in the bucket. Required.
 	MaxRate float64
-	// InitialRate is where a fresh limiter starts, in [MinRate, MaxRate].
-	// Default MaxRate/8, raised to MinRate.
+	// InitialRate is where a fresh limiter starts, in [MinRate, MaxRate], under
+	// every Anchor. It stays there until Start. Default MaxRate/8, raised to
+	// MinRate.
 	InitialRate float64
 	// MaxWaiting bounds the queue: beyond it Do and TakeContext return
 	// ErrQueueFull at once, and so do the generic forms and httpclient. Take
@@ -72,8 +73,14 @@ type Config struct {
 	MaxLateness time.Duration
 
 	// SLOTarget is the latency that calls should stay below, in [1µs, 100s].
-	// When more than max(1, n/100) of a tick's n samples lie above it, the
-	// limiter backs off by DownStep. Required by AnchorSLO. Default 0: none.
+	// Default 0: none.
+	//
+	// AnchorBaseline: the window ends at 0.8 × SLOTarget at the latest, and when
+	// more than max(1, n/100) of a tick's n samples lie above SLOTarget, the
+	// limiter cuts by DownStep. AnchorSLO: the same, and the window is
+	// 0.8 × SLOTarget outright; it is required. AnchorKnee: a call that took
+	// longer has come too late. It is recommended there, because without it the
+	// limiter has to guess how much queue the callers will bear.
 	SLOTarget time.Duration
 	// Anchor selects the control law. Default AnchorBaseline.
 	Anchor Anchor
@@ -117,7 +124,10 @@ type Config struct {
 	// UpStep is the growth per healthy tick as a fraction, in (0, 10].
 	// Default 0.05.
 	UpStep float64
-	// DownStep is the deepest cut per tick as a fraction, in (0, 1).
+	// DownStep is the deepest cut per tick as a fraction, in (0, 1). Under
+	// AnchorBaseline and AnchorSLO a cut is in proportion to the excess over the
+	// window, up to DownStep; too many samples over SLOTarget cost the whole
+	// DownStep. AnchorKnee has no such knob: there it must be unset.
 	// Default 0.3.
 	DownStep float64
 	// SlowStartGain is the factor per healthy tick before the first backoff, in
@@ -150,8 +160,9 @@ type ConcurrencyConfig struct {
 	// in [1, 2^31-1]. It is enforced in the controller and again in the
 	// semaphore. Required.
 	MaxLimit int
-	// InitialLimit is where a fresh limiter starts, in [MinLimit, MaxLimit].
-	// Default MaxLimit/8, raised to MinLimit.
+	// InitialLimit is where a fresh limiter starts, in [MinLimit, MaxLimit],
+	// under every Anchor. It stays there until Start. Default MaxLimit/8, raised
+	// to MinLimit.
 	InitialLimit int
 
 	SLOTarget time.Duration // see Config.SLOTarget

@@ -84,6 +84,35 @@ func TestTheInitialValueIsAnEighthButInsideTheBounds(t *testing.T) {
 	}
 }
 
+// What was given is where the limiter starts, and where its first step starts.
+func TestTheInitialValueIsHonouredUnderEveryAnchor(t *testing.T) {
+	for _, tt := range []struct {
+		anchor Anchor
+		slo    time.Duration
+	}{
+		{AnchorBaseline, 0}, {AnchorBaseline, time.Second}, {AnchorSLO, time.Second}, {AnchorKnee, time.Second},
+	} {
+		clock := NewVirtualClock(epoch)
+		l := New(Config{MinRate: 2, MaxRate: 1000, InitialRate: 77, Anchor: tt.anchor, SLOTarget: tt.slo, Clock: clock})
+		c := NewConcurrency(ConcurrencyConfig{MinLimit: 2, MaxLimit: 1000, InitialLimit: 77, Anchor: tt.anchor, SLOTarget: tt.slo, Clock: clock})
+		for _, when := range []string{"at first", "after a tick without a call"} {
+			if l.Rate() != 77 || l.Config().InitialRate != 77 || c.Limit() != 77 || c.Config().InitialLimit != 77 {
+				t.Errorf("%v with SLO %v, %s: rate %g of %g, limit %d of %d, want 77",
+					tt.anchor, tt.slo, when, l.Rate(), l.Config().InitialRate, c.Limit(), c.Config().InitialLimit)
+			}
+			l.Start()
+			c.Start()
+			clock.Advance(250 * ms)
+		}
+		l.Stop()
+		c.Stop()
+	}
+	// A rate under AnchorKnee without an SLO too.
+	if l := New(Config{MaxRate: 1000, InitialRate: 77, Anchor: AnchorKnee}); l.Rate() != 77 {
+		t.Errorf("AnchorKnee without an SLO: rate %g, want 77", l.Rate())
+	}
+}
+
 func TestFaultsNameTheField(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	ok := Config{MaxRate: 500}
