@@ -37,6 +37,7 @@ type bucket struct {
 	rate         float64
 	last         time.Duration
 	interval     time.Duration
+	until        time.Duration // nobody departs before: the end of the pause
 	lastFrac     uint32
 	intervalFrac uint32
 	// By how much the next slot has passed because we were late ourselves;
@@ -53,6 +54,7 @@ type bucket struct {
 
 	admitted, shed uint64
 	waited         time.Duration
+	paused         bool          // a pause was in force since the last drain
 	worst          time.Duration // the worst lateness since the last drain
 	lateness       time.Duration // that of the last drain
 	lost           time.Duration // lateness beyond maxLateness, since New
@@ -109,10 +111,15 @@ func (b *bucket) setInterval(rate float64) {
 	b.rate, b.interval, b.intervalFrac = rate, time.Duration(whole), uint32(frac*(1<<32))
 }
 
-// next returns the slot after the last departure's and its fraction.
+// next returns the slot after the last departure's and its fraction, but none
+// within a pause.
 func (b *bucket) next() (time.Duration, uint32) {
 	frac := uint64(b.lastFrac) + uint64(b.intervalFrac)
-	return b.last + b.interval + time.Duration(frac>>32), uint32(frac)
+	slot := b.last + b.interval + time.Duration(frac>>32)
+	if slot < b.until {
+		return b.until, 0
+	}
+	return slot, uint32(frac)
 }
 
 // depart gives out the next slot if it is due at now. A slot in the past is
@@ -309,6 +316,21 @@ func (b *bucket) setBounds(lo, hi float64) {
 	b.mu.Unlock()
 }
 
+func (b *bucket) pause(d time.Duration) {
+	now := b.lock()
+	defer b.mu.Unlock()
+	if d == 0 {
+		b.until = 0
+	} else {
+		b.until = max(b.until, after(now, d))
+		b.paused = true
+	}
+	b.late = 0 // what was missed before a pause is not caught up behind it
+	if b.head != nil {
+		b.grant(now)
+	}
+}
+
 func (b *bucket) bounds() (lo, hi float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -393,22 +415,25 @@ func (b *bucket) disarm() {
 	}
 }
 
-func (b *bucket) drain() (admitted uint64, open int, binding bool) {
-	b.mu.Lock()
+func (b *bucket) drain() (admitted uint64, open int, binding, paused bool) {
+	now := b.lock()
 	defer b.mu.Unlock()
 	binding = b.refused || b.head != nil
 	b.refused = false
 	b.lateness, b.worst = b.worst, 0
-	return b.admitted, notCounted, binding
+	paused = b.paused
+	b.paused = now < b.until
+	return b.admitted, notCounted, binding, paused
 }
 
 // report fills in the gauges and counters that the bucket knows.
 func (b *bucket) report(s *Stats) {
-	b.mu.Lock()
+	now := b.lock()
 	defer b.mu.Unlock()
 	s.Target, s.Min, s.Max = b.rate, b.min, b.max
 	s.Waiting, s.InFlight = b.waiting, notCounted
 	s.Admitted, s.Shed, s.ThrottleWait = b.admitted, b.shed, b.waited
+	s.Paused = max(0, b.until-now)
 	s.Lateness, s.LatenessLost = b.lateness, b.lost
 }
 

@@ -2,6 +2,7 @@ package agilelimiter
 
 import (
 	"container/heap"
+	"math"
 	"sync"
 	"time"
 )
@@ -87,6 +88,9 @@ func (t *timebase) now() time.Duration {
 	t.last = max(t.last, reading+t.offset)
 	return t.last
 }
+
+// after returns the time d after now, or a time that never comes.
+func after(now, d time.Duration) time.Duration { return now + min(d, math.MaxInt64/2-now) }
 
 // wall turns a time since New back into a time.Time, with a monotonic part on
 // the system clock.

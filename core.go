@@ -15,10 +15,13 @@ type actuator interface {
 	// number to the nearest of them if it lies outside.
 	setBounds(lo, hi float64)
 	bounds() (lo, hi float64)
+	// pause lets nobody depart for d from now. A longer pause wins; 0 ends it.
+	pause(d time.Duration)
 	// drain returns the calls admitted since New, the calls in flight or
 	// notCounted, and whether the actuator was binding since the last drain:
-	// somebody was refused, gave up or waits now.
-	drain() (admitted uint64, open int, binding bool)
+	// somebody was refused, gave up or waits now. paused: a pause was in force
+	// at some time since then.
+	drain() (admitted uint64, open int, binding, paused bool)
 	report(*Stats) // the gauges and counters it knows
 }
 
@@ -89,13 +92,13 @@ func (c *core) measure() (in tickInput) {
 	// as open for a tick. The other way round it would seem to have ended
 	// without an admission, and be written off.
 	ended := c.rec.ended()
-	admitted, open, binding := c.act.drain()
+	admitted, open, binding, paused := c.act.drain()
 	counted := open != notCounted
 	if !counted {
 		open = c.rec.open(admitted, ended)
 	}
 	in = c.rec.drain(c.law.synthetic(), admitted)
-	in.binding = binding
+	in.binding, in.paused = binding, paused
 	in.inFlight, in.inFlightEnd = float64(open), open
 	if c.area != nil {
 		c.measureFlight(&in, open, counted)
@@ -106,10 +109,18 @@ func (c *core) measure() (in tickInput) {
 // step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
 func (c *core) step() {
 	in := c.measure()
-	in.first, c.first = c.first, false
 	c.rebound()
-	target, why := c.law.step(in)
-	c.act.set(target)
+	why := Hold
+	if in.paused {
+		// Silence that we keep ourselves is no evidence, and the next tick has
+		// nothing to compare its calls in flight with.
+		c.first = true
+	} else {
+		in.first, c.first = c.first, false
+		var target float64
+		target, why = c.law.step(in)
+		c.act.set(target)
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,6 +141,14 @@ func (c *core) setBounds(n names, lo, hi float64) error {
 	}
 	c.act.setBounds(lo, hi)
 	return nil
+}
+
+// pause is Pause of both limiters.
+func (c *core) pause(d time.Duration) {
+	if d < 0 {
+		panic("agilelimiter: Pause: negative duration " + d.String() + ", want 0 (end the pause) or more")
+	}
+	c.act.pause(d)
 }
 
 // rebound tells the law, which shares c.params, the bounds in force.

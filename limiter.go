@@ -63,6 +63,17 @@ func (l *Limiter) SetBounds(min, max float64) error {
 	return l.setBounds(rateBounds, min, max)
 }
 
+// Pause lets no call depart for d from now, say because the downstream asked for
+// it with Retry-After. Of several pauses the one that ends last counts; Pause(0)
+// ends them all. It panics if d is negative.
+//
+// Those who wait keep their place. A caller whose deadline ends within the pause
+// is refused at once, a TryTake too; MaxWaiting bounds the queue as ever.
+// Afterwards the rate goes on from where it was, without a burst: the ticks in
+// which there was a pause are no evidence. Calls that have departed already are
+// not touched. It may be called at any time, from any goroutine.
+func (l *Limiter) Pause(d time.Duration) { l.pause(d) }
+
 // Do waits for a slot, runs fn and feeds its round trip back; the wait is not
 // part of that. It returns fn's error, or ErrQueueFull without running fn.
 //

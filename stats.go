@@ -13,8 +13,9 @@ const (
 	// Blind: the tick brought no samples, nothing changed. Also the value
 	// before the first tick. All anchors.
 	Blind Decision = iota
-	// Hold: latency lies in the deadband, agreement is still missing, or (under
-	// AnchorKnee) the callers do not use what they have. All anchors.
+	// Hold: latency lies in the deadband, agreement is still missing, the limiter
+	// was paused, or (under AnchorKnee) the callers do not use what they have.
+	// All anchors.
 	Hold
 	// Probe: healthy, one additive-like step up. All anchors.
 	Probe
@@ -87,6 +88,9 @@ type Stats struct {
 	// Waiting is the number of callers in a Limiter's queue; always 0 for a
 	// ConcurrencyLimiter, which never lets anybody wait.
 	Waiting int
+
+	// Paused is how much longer a Pause lasts; 0 when there is none.
+	Paused time.Duration
 
 	// Decision is the reason of the last step.
 	Decision Decision

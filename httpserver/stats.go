@@ -28,6 +28,7 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	min, max               floor and ceiling of target
 //	in_flight              calls admitted and not yet ended
 //	waiting                callers in a Limiter's queue
+//	paused_seconds         how much longer a Pause lasts
 //	decision               reason of the last step: "hold", "probe", "backoff", ...
 //	samples                latencies that the last step saw; 0 means blind
 //	p50_seconds            their median
@@ -97,6 +98,7 @@ type statsJSON struct {
 	Max          float64           `json:"max"`
 	InFlight     int               `json:"in_flight"`
 	Waiting      int               `json:"waiting"`
+	Paused       seconds           `json:"paused_seconds"`
 	Decision     string            `json:"decision"`
 	Samples      int               `json:"samples"`
 	P50          seconds           `json:"p50_seconds"`
@@ -127,7 +129,7 @@ func newStatsJSON(lim Source) statsJSON {
 	s := lim.Stats()
 	out := statsJSON{
 		Target: s.Target, Min: s.Min, Max: s.Max,
-		InFlight: s.InFlight, Waiting: s.Waiting,
+		InFlight: s.InFlight, Waiting: s.Waiting, Paused: seconds(s.Paused),
 		Decision: s.Decision.String(), Samples: s.Samples,
 		P50: seconds(s.P50), P99: seconds(s.P99),
 		Baseline: seconds(s.Baseline), Fast: seconds(s.Fast), Window: seconds(s.Window),
