@@ -54,6 +54,10 @@ type bucket struct {
 
 	admitted, shed uint64
 	waited         time.Duration
+	shadow         bool
+	queue          shadowQueue // that would stand in front of the rate
+	wouldWait      uint64
+	wouldShed      uint64
 	paused         bool          // a pause was in force since the last drain
 	worst          time.Duration // the worst lateness since the last drain
 	lateness       time.Duration // that of the last drain
@@ -77,7 +81,7 @@ const maxFree = 32
 
 func (b *bucket) init(t *timebase, p params, a *area) {
 	b.time, b.maxWaiting, b.maxLateness, b.area = t, p.maxWaiting, p.maxLateness, a
-	b.min, b.max = p.min, p.max
+	b.min, b.max, b.shadow = p.min, p.max, p.shadow
 	b.setInterval(p.initial)
 	b.last = math.MinInt64 / 2 // long ago: the first call departs at once
 }
@@ -88,20 +92,20 @@ func (b *bucket) init(t *timebase, p params, a *area) {
 func (b *bucket) lock() (now time.Duration) {
 	b.mu.Lock()
 	if b.time.system {
-		return b.time.now()
+		return time.Since(b.time.epoch)
 	}
-	return b.foreignNow()
+	return b.foreign()
 }
 
-// foreignNow reads a clock that is user code and may panic.
-func (b *bucket) foreignNow() (now time.Duration) {
+// foreign reads a clock that is user code and may panic.
+func (b *bucket) foreign() (now time.Duration) {
 	returned := false
 	defer func() {
 		if !returned {
 			b.mu.Unlock()
 		}
 	}()
-	now = b.time.now()
+	now = b.time.foreign()
 	returned = true
 	return now
 }
@@ -149,21 +153,33 @@ func (b *bucket) depart(now time.Duration) (slot time.Duration, ok bool) {
 	return slot, true
 }
 
-// tryTake departs at once or not at all; it never overtakes the queue. It
-// returns the slot and the time of the call, both since New.
-func (b *bucket) tryTake() (slot, now time.Duration, ok bool) {
-	now = b.lock()
+// tryDepart departs at once or not at all; it never overtakes the queue. In
+// shadow everybody does, and wait is how long he would have waited. The mutex is
+// held.
+func (b *bucket) tryDepart(now time.Duration) (slot, wait time.Duration, ok bool) {
+	if b.shadow {
+		return now, b.pass(now), true
+	}
 	if b.head == nil {
 		slot, ok = b.depart(now)
 	}
+	return slot, 0, ok
+}
+
+// tryTake is tryDepart now. It returns the slot and the time of the call, both
+// since New.
+func (b *bucket) tryTake() (slot, now, wait time.Duration, ok bool) {
+	now = b.lock()
+	slot, wait, ok = b.tryDepart(now)
 	b.mu.Unlock()
-	return slot, now, ok
+	return slot, now, wait, ok
 }
 
 // poll is tryTake for a caller who will not wait otherwise: a refusal says that
 // the rate is binding.
 func (b *bucket) poll() (slot time.Duration, ok bool) {
-	if slot, _, ok = b.tryTake(); !ok {
+	slot, _, wait, ok := b.tryTake()
+	if !ok || wait > 0 {
 		b.mu.Lock()
 		b.refused = true
 		b.mu.Unlock()
@@ -178,7 +194,8 @@ func (b *bucket) take(ctx context.Context, bounded bool) (slot, now time.Duratio
 		// Not counted as shed: the caller had given up before he came.
 		return 0, 0, &waitError{"agilelimiter: no slot: " + err.Error(), err}
 	}
-	if slot, now, ok := b.tryTake(); ok {
+	slot, now, wait, ok := b.tryTake()
+	if ok && wait == 0 {
 		return slot, now, nil
 	}
 	patience := time.Duration(math.MaxInt64)
@@ -186,12 +203,14 @@ func (b *bucket) take(ctx context.Context, bounded bool) (slot, now time.Duratio
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = time.Until(deadline)
 	}
+	if ok {
+		b.book(wait, patience, bounded)
+		return slot, now, nil
+	}
 	now = b.lock()
-	if b.head == nil { // the slot may have come meanwhile
-		if slot, ok := b.depart(now); ok {
-			b.mu.Unlock()
-			return slot, now, nil
-		}
+	if slot, _, ok := b.tryDepart(now); ok { // the slot may have come meanwhile
+		b.mu.Unlock()
+		return slot, now, nil
 	}
 	if bounded && b.maxWaiting > 0 && b.waiting >= b.maxWaiting {
 		b.shed, b.refused = b.shed+1, true
@@ -210,6 +229,58 @@ func (b *bucket) take(ctx context.Context, bounded bool) (slot, now time.Duratio
 	w := b.push(now)
 	b.mu.Unlock()
 	return b.wait(ctx, w)
+}
+
+// pass lets a call depart in shadow and returns how long it would have waited.
+// One that would not have stands in the queue until its interval is over; one
+// that would have comes to book.
+func (b *bucket) pass(now time.Duration) (wait time.Duration) {
+	b.last, b.lastFrac = max(b.last, now), 0
+	b.admitted++
+	if b.area != nil {
+		b.area.start(now)
+	}
+	b.queue.drain(now, b.until, b.rate)
+	if wait = b.queue.wait(now, b.until, b.rate); wait == 0 {
+		b.queue.length++
+	}
+	return wait
+}
+
+// book counts what would have become of a caller who would have had to wait.
+func (b *bucket) book(wait, patience time.Duration, bounded bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.shadow {
+		return // switched off just now
+	}
+	b.refused = true
+	if wait > patience || bounded && b.maxWaiting > 0 && b.queue.waiting() >= b.maxWaiting {
+		b.wouldShed++
+		return
+	}
+	b.queue.length++
+	b.wouldWait++
+}
+
+// setShadow lets everybody depart who waits, when it is switched on.
+func (b *bucket) setShadow(on bool) {
+	now := b.lock()
+	defer b.mu.Unlock()
+	if on == b.shadow {
+		return
+	}
+	b.shadow = on
+	b.queue.length, b.queue.at = float64(b.waiting), now
+	b.late = 0
+	if !on || b.head == nil {
+		return
+	}
+	for b.head != nil {
+		b.pass(now)
+		b.admit(b.head, now, now)
+	}
+	b.disarm()
 }
 
 // predict returns how long a caller who comes now would wait at today's rate.
@@ -284,15 +355,19 @@ func (b *bucket) grant(now time.Duration) {
 			b.arm(slot - now)
 			return
 		}
-		w := b.head
-		b.unlink(w)
-		w.slot, w.granted = slot, true
-		if b.waited += max(now-w.since, 0); b.waited < 0 {
-			b.waited = math.MaxInt64 // 292 years of waiting, all callers together
-		}
-		w.ready <- struct{}{} // has room for the one token
+		b.admit(b.head, slot, now)
 	}
 	b.disarm()
+}
+
+// admit takes w out of the queue and wakes it.
+func (b *bucket) admit(w *waiter, slot, now time.Duration) {
+	b.unlink(w)
+	w.slot, w.granted = slot, true
+	if b.waited += max(now-w.since, 0); b.waited < 0 {
+		b.waited = math.MaxInt64 // 292 years of waiting, all callers together
+	}
+	w.ready <- struct{}{} // has room for the one token
 }
 
 // set puts a new rate in force at once, also for those who wait already:
@@ -319,6 +394,10 @@ func (b *bucket) setBounds(lo, hi float64) {
 func (b *bucket) pause(d time.Duration) {
 	now := b.lock()
 	defer b.mu.Unlock()
+	b.queue.drain(now, b.until, b.rate)
+	if b.until <= now { // the interval behind the last departure ends within the pause
+		b.queue.length = float64(b.queue.waiting())
+	}
 	if d == 0 {
 		b.until = 0
 	} else {
@@ -331,14 +410,15 @@ func (b *bucket) pause(d time.Duration) {
 	}
 }
 
-func (b *bucket) bounds() (lo, hi float64) {
+func (b *bucket) settings() (lo, hi float64, shadow bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.min, b.max
+	return b.min, b.max, b.shadow
 }
 
 // change puts a rate in force. The mutex is held.
 func (b *bucket) change(now time.Duration, rate float64) {
+	b.queue.drain(now, b.until, b.rate)
 	b.setInterval(min(max(rate, b.min), b.max))
 	if b.head != nil {
 		b.grant(now)
@@ -418,10 +498,11 @@ func (b *bucket) disarm() {
 func (b *bucket) drain() (admitted uint64, open int, binding, paused bool) {
 	now := b.lock()
 	defer b.mu.Unlock()
-	binding = b.refused || b.head != nil
+	b.queue.drain(now, b.until, b.rate)
+	binding = b.refused || b.head != nil || b.shadow && b.queue.waiting() > 0
 	b.refused = false
 	b.lateness, b.worst = b.worst, 0
-	paused = b.paused
+	paused = b.paused && !b.shadow
 	b.paused = now < b.until
 	return b.admitted, notCounted, binding, paused
 }
@@ -433,6 +514,9 @@ func (b *bucket) report(s *Stats) {
 	s.Target, s.Min, s.Max = b.rate, b.min, b.max
 	s.Waiting, s.InFlight = b.waiting, notCounted
 	s.Admitted, s.Shed, s.ThrottleWait = b.admitted, b.shed, b.waited
+	b.queue.drain(now, b.until, b.rate)
+	s.Shadow, s.WouldWait, s.WouldShed = b.shadow, b.wouldWait, b.wouldShed
+	s.WouldWaitTime = time.Duration(min(b.queue.waited, math.MaxInt64/2))
 	s.Paused = max(0, b.until-now)
 	s.Lateness, s.LatenessLost = b.lateness, b.lost
 }
@@ -448,3 +532,39 @@ func (b *bucket) queued() int {
 	defer b.mu.Unlock()
 	return b.waiting
 }
+
+// shadowQueue is the queue that would stand in front of a rate, as a fluid. Its
+// length is the number of callers in it, and what is left of the interval behind
+// the last departure.
+type shadowQueue struct {
+	length float64
+	at     time.Duration // when length was right
+	waited float64       // nanoseconds that all of them have waited together
+}
+
+// drain brings the queue up to now. Until until, where a pause ends, nobody
+// departs.
+func (q *shadowQueue) drain(now, until time.Duration, rate float64) {
+	if q.length > 0 {
+		q.waited += math.Ceil(q.length) * float64(max(0, min(now, until)-q.at))
+		length := max(0, q.length-rate*max(0, now-max(q.at, until)).Seconds())
+		q.waited += (callerTime(q.length) - callerTime(length)) * 1e9 / rate
+		q.length = length
+	}
+	q.at = now
+}
+
+// callerTime is the integral of waiting over a length that shrinks to 0.
+func callerTime(length float64) float64 {
+	whole, part := math.Modf(length)
+	return whole*(whole-1)/2 + whole*part
+}
+
+// wait returns how long a caller who comes now would wait.
+func (q *shadowQueue) wait(now, until time.Duration, rate float64) time.Duration {
+	wait := float64(max(0, until-now)) + q.length*1e9/rate
+	return time.Duration(min(wait, math.MaxInt64/2))
+}
+
+// waiting returns the callers in the queue.
+func (q *shadowQueue) waiting() int { return max(0, int(math.Ceil(q.length))-1) }

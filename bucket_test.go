@@ -719,7 +719,7 @@ func promise(ops []byte) error {
 		case x < 3:
 			take()
 		case x == 3:
-			if slot, now, ok := b.tryTake(); ok {
+			if slot, now, _, ok := b.tryTake(); ok {
 				if len(queue) > 0 {
 					return fmt.Errorf("op %d: TryTake overtook the queue", i)
 				}

@@ -71,14 +71,17 @@ func (t *timebase) init(c Clock) {
 
 // now returns the time since New; it never goes back. On the system clock it
 // is one monotonic read: time.Now would read the wall clock as well.
-//
-// Another clock is read under the lock. Outside of it a caller may be stopped
-// between his reading and the lock for any time; his old reading would then look
-// like a step back.
 func (t *timebase) now() time.Duration {
 	if t.system {
 		return time.Since(t.epoch)
 	}
+	return t.foreign()
+}
+
+// foreign is now on another clock than the system's. That is read under the
+// lock. Outside of it a caller may be stopped between his reading and the lock
+// for any time; his old reading would then look like a step back.
+func (t *timebase) foreign() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	reading := t.clock.Now().Sub(t.epoch)

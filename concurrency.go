@@ -70,6 +70,22 @@ func (l *ConcurrencyLimiter) SetBounds(min, max int) error {
 // any time, from any goroutine.
 func (l *ConcurrencyLimiter) Pause(d time.Duration) { l.pause(d) }
 
+// SetShadow switches the shadow mode. While it is on, nobody is refused, by a
+// Pause neither, and MaxLimit is not kept: the controller moves the limit by the
+// real evidence, and Stats counts who would have been refused. For that the
+// calls in flight are divided into those that would be there and the rest; a
+// call that ends counts as one of the former with the share that they have.
+// Switched off again, the limit refuses until enough have left.
+//
+// It shows whether the limiter would have done harm in healthy times, and how
+// the limit moves. It cannot show what the limit would do in an overload: there
+// the callers go on as if nothing had happened, the overload stays, and the
+// limit falls lower than it would if it were in force.
+//
+// A call costs a mutex more while it is on. It may be called at any time, from
+// any goroutine.
+func (l *ConcurrencyLimiter) SetShadow(on bool) { l.sem.setShadow(on) }
+
 // Do runs fn if there is room, feeds its duration back and returns its error;
 // at the limit it returns ErrOverloaded at once and fn does not run.
 //

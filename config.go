@@ -85,6 +85,10 @@ type Config struct {
 	// Anchor selects the control law. Default AnchorBaseline.
 	Anchor Anchor
 
+	// Shadow starts the limiter in shadow mode: nobody is delayed or refused, and
+	// Stats counts who would be. See Limiter.SetShadow. Default false.
+	Shadow bool
+
 	// Classify tells what a non-nil error from fn proves; it runs in the Do
 	// forms only, once per failed call that its caller did not cancel, in the
 	// caller's goroutine and outside every lock. A panic in it passes on to the
@@ -167,6 +171,7 @@ type ConcurrencyConfig struct {
 
 	SLOTarget time.Duration // see Config.SLOTarget
 	Anchor    Anchor        // see Config.Anchor
+	Shadow    bool          // see ConcurrencyLimiter.SetShadow
 
 	Classify func(error) Outcome // see Config.Classify
 	OnTick   func(Stats)         // see Config.OnTick
@@ -207,6 +212,7 @@ type params struct {
 
 	slo      time.Duration
 	anchor   Anchor
+	shadow   bool
 	classify func(error) Outcome
 	onTick   func(Stats)
 	clock    Clock
@@ -252,7 +258,7 @@ func (c Config) resolve() (params, error) {
 	p := params{
 		min: c.MinRate, max: c.MaxRate, initial: c.InitialRate,
 		maxWaiting: c.MaxWaiting, maxLateness: orDefault(c.MaxLateness, 20*time.Millisecond),
-		slo: c.SLOTarget, anchor: c.Anchor,
+		slo: c.SLOTarget, anchor: c.Anchor, shadow: c.Shadow,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
 		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
 		inflation: c.TargetInflation, deadband: c.Deadband,
@@ -273,7 +279,7 @@ func (p params) config() Config {
 	return Config{
 		MinRate: p.min, MaxRate: p.max, InitialRate: p.initial,
 		MaxWaiting: p.maxWaiting, MaxLateness: p.maxLateness,
-		SLOTarget: p.slo, Anchor: p.anchor,
+		SLOTarget: p.slo, Anchor: p.anchor, Shadow: p.shadow,
 		Classify: p.classify, OnTick: p.onTick, Clock: p.clock, Tick: p.tick,
 		FastHalfLife: p.fastHalfLife, SlowHalfLife: p.slowHalfLife,
 		TargetInflation: p.inflation, Deadband: p.deadband,
@@ -288,7 +294,7 @@ func (p params) config() Config {
 func (c ConcurrencyConfig) resolve() (params, error) {
 	p := params{
 		min: float64(c.MinLimit), max: float64(c.MaxLimit), initial: float64(c.InitialLimit),
-		slo: c.SLOTarget, anchor: c.Anchor,
+		slo: c.SLOTarget, anchor: c.Anchor, shadow: c.Shadow,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
 		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
 		inflation: c.TargetInflation, deadband: c.Deadband,
@@ -304,7 +310,7 @@ func (c ConcurrencyConfig) resolve() (params, error) {
 func (p params) concurrencyConfig() ConcurrencyConfig {
 	return ConcurrencyConfig{
 		MinLimit: int(p.min), MaxLimit: int(p.max), InitialLimit: int(p.initial),
-		SLOTarget: p.slo, Anchor: p.anchor,
+		SLOTarget: p.slo, Anchor: p.anchor, Shadow: p.shadow,
 		Classify: p.classify, OnTick: p.onTick, Clock: p.clock, Tick: p.tick,
 		FastHalfLife: p.fastHalfLife, SlowHalfLife: p.slowHalfLife,
 		TargetInflation: p.inflation, Deadband: p.deadband,

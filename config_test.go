@@ -282,7 +282,7 @@ func TestNoFieldIsLostOnTheWay(t *testing.T) {
 	values := map[string]any{
 		"MinRate": 7.0, "MaxRate": 700.0, "InitialRate": 70.0, "MaxWaiting": 13, "MaxLateness": 123 * ms,
 		"MinLimit": 7, "MaxLimit": 700, "InitialLimit": 70,
-		"SLOTarget": 321 * ms, "Anchor": AnchorSLO, "Tick": 100 * ms,
+		"SLOTarget": 321 * ms, "Anchor": AnchorSLO, "Shadow": true, "Tick": 100 * ms,
 		"FastHalfLife": 2 * time.Second, "SlowHalfLife": 3 * time.Minute,
 		"TargetInflation": 1.5, "Deadband": 0.25, "Gain": 0.75, "UpStep": 0.125, "DownStep": 0.375,
 		"SlowStartGain": 3.0, "RecoverRamp": 0.625, "MaxBaselineRise": 0.25,

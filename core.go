@@ -14,7 +14,10 @@ type actuator interface {
 	// setBounds puts a new floor and ceiling in force at once and moves the
 	// number to the nearest of them if it lies outside.
 	setBounds(lo, hi float64)
-	bounds() (lo, hi float64)
+	// setShadow switches the shadow mode, in which the actuator keeps books of
+	// whom it would delay or refuse and lets everybody through.
+	setShadow(on bool)
+	settings() (lo, hi float64, shadow bool)
 	// pause lets nobody depart for d from now. A longer pause wins; 0 ends it.
 	pause(d time.Duration)
 	// drain returns the calls admitted since New, the calls in flight or
@@ -153,20 +156,20 @@ func (c *core) pause(d time.Duration) {
 
 // rebound tells the law, which shares c.params, the bounds in force.
 func (c *core) rebound() {
-	lo, hi := c.act.bounds()
+	lo, hi, _ := c.act.settings()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.min, c.max = lo, hi
 }
 
-// inForce returns the parameters with the bounds in force. The initial value is
-// moved between them, so that they make a valid config.
+// inForce returns the parameters with the bounds and the mode in force. The
+// initial value is moved between the bounds, so that they make a valid config.
 func (c *core) inForce() params {
-	lo, hi := c.act.bounds()
+	lo, hi, shadow := c.act.settings()
 	c.mu.Lock()
 	p := c.params
 	c.mu.Unlock()
-	p.min, p.max = lo, hi
+	p.min, p.max, p.shadow = lo, hi, shadow
 	p.initial = min(max(p.initial, lo), hi)
 	return p
 }

@@ -74,6 +74,20 @@ func (l *Limiter) SetBounds(min, max float64) error {
 // not touched. It may be called at any time, from any goroutine.
 func (l *Limiter) Pause(d time.Duration) { l.pause(d) }
 
+// SetShadow switches the shadow mode. While it is on, nobody is delayed or
+// refused, by a Pause neither, and MaxRate is not kept: the controller moves the
+// rate by the real evidence, and Stats counts who would have waited, for how
+// long, and who would have been refused. Switching it on lets everybody depart
+// who waits; switching it off puts the rate in force from the last departure on.
+//
+// It shows whether the limiter would have done harm in healthy times, and how
+// the rate moves. It cannot show what the rate would do in an overload: there
+// the callers go on as if nothing had happened, the overload stays, and the rate
+// falls lower than it would if it were in force.
+//
+// It may be called at any time, from any goroutine.
+func (l *Limiter) SetShadow(on bool) { l.bucket.setShadow(on) }
+
 // Do waits for a slot, runs fn and feeds its round trip back; the wait is not
 // part of that. It returns fn's error, or ErrQueueFull without running fn.
 //

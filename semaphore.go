@@ -16,7 +16,7 @@ type semaphore struct {
 	// word holds the calls in flight in its lower half and the calls admitted,
 	// modulo 2^32, in its upper half: one atomic operation counts both.
 	word   atomic.Uint64
-	limit  atomic.Int64 // what is enforced: the target's whole part, at least 1; 0 in a pause
+	limit  atomic.Int64 // what is enforced: the target's whole part, at least 1; 0 in a pause; unlimited in shadow
 	peak   atomic.Int64 // the most in flight since the last drain
 	peaked atomic.Int64 // the peak that the last drain found
 	// shed lies in a cache line of its own: refusals come fastest when the
@@ -37,16 +37,21 @@ type semaphore struct {
 	admitted uint64
 	lastShed uint64 // at the last drain
 	paused   bool   // a pause was in force since the last drain
+
+	shadow    bool
+	inside    float64 // in shadow: those of the calls in flight that would be there
+	wouldShed uint64
 }
 
 const (
 	oneAdmitted = 1<<32 + 1
 	inFlight    = 1<<32 - 1
+	unlimited   = math.MaxInt64
 )
 
 func (s *semaphore) init(t *timebase, p params) {
 	s.time = t
-	s.min, s.max = p.min, p.max
+	s.min, s.max, s.shadow = p.min, p.max, p.shadow
 	s.set(p.initial)
 }
 
@@ -70,10 +75,21 @@ func (s *semaphore) setBounds(lo, hi float64) {
 	s.change(s.target)
 }
 
-func (s *semaphore) bounds() (lo, hi float64) {
+func (s *semaphore) setShadow(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.min, s.max
+	if on == s.shadow {
+		return
+	}
+	s.shadow = on
+	s.inside = min(float64(s.open()), math.Floor(s.target))
+	s.enforce()
+}
+
+func (s *semaphore) settings() (lo, hi float64, shadow bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.min, s.max, s.shadow
 }
 
 // change puts a limit in force. The mutex is held.
@@ -82,13 +98,38 @@ func (s *semaphore) change(target float64) {
 	s.enforce()
 }
 
-// enforce puts in force what target and pause ask for. The mutex is held.
+// enforce puts in force what target, pause and shadow ask for. The mutex is held.
 func (s *semaphore) enforce() {
 	limit := max(1, int64(s.target))
-	if s.until.Load() != 0 {
+	switch {
+	case s.shadow:
+		limit = unlimited
+	case s.until.Load() != 0:
 		limit = 0
 	}
 	s.limit.Store(limit)
+}
+
+// enter books a call that was admitted in shadow.
+func (s *semaphore) enter() {
+	over := s.until.Load() == 0 || s.resume()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.shadow: // switched off just now
+	case over && math.Round(s.inside) < max(1, math.Floor(s.target)):
+		s.inside++
+	default:
+		s.wouldShed++
+	}
+}
+
+// leave books the end of one of the open calls, which may or may not be one that
+// would have been admitted.
+func (s *semaphore) leave(open uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside -= s.inside / float64(open)
 }
 
 // whole returns the limit without a pause.
@@ -129,7 +170,8 @@ func (s *semaphore) resume() bool {
 func (s *semaphore) tryAcquire() bool {
 	for {
 		word := s.word.Load()
-		if limit := s.limit.Load(); int64(word&inFlight) >= limit {
+		limit := s.limit.Load()
+		if int64(word&inFlight) >= limit {
 			if limit == 0 && s.resume() {
 				continue
 			}
@@ -139,6 +181,9 @@ func (s *semaphore) tryAcquire() bool {
 		if s.word.CompareAndSwap(word, word+oneAdmitted) {
 			if open := int64(word&inFlight) + 1; open > s.peak.Load() {
 				s.raisePeak(open)
+			}
+			if limit == unlimited {
+				s.enter()
 			}
 			return true
 		}
@@ -161,6 +206,9 @@ func (s *semaphore) release() {
 			panic("agilelimiter: Release without a matching TryTake")
 		}
 		if s.word.CompareAndSwap(word, word-1) {
+			if s.limit.Load() == unlimited {
+				s.leave(word & inFlight)
+			}
 			return
 		}
 	}
@@ -172,11 +220,11 @@ func (s *semaphore) drain() (admitted uint64, open int, binding, paused bool) {
 	over := s.resume()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shed := s.shed.Load()
+	shed := s.shed.Load() + s.wouldShed
 	binding = shed != s.lastShed
 	s.lastShed = shed
 	s.peaked.Store(s.peak.Swap(int64(s.open())))
-	paused = s.paused
+	paused = s.paused && !s.shadow
 	s.paused = !over
 	return s.count(), s.open(), binding, paused
 }
@@ -197,6 +245,7 @@ func (s *semaphore) report(out *Stats) {
 	out.Shed = s.shed.Load()
 	now := s.time.now()
 	s.mu.Lock()
+	out.Shadow, out.WouldShed = s.shadow, s.wouldShed
 	out.Paused = max(0, time.Duration(s.until.Load())-now)
 	out.Target, out.Min, out.Max = s.target, s.min, s.max
 	out.Admitted = s.count()

@@ -89,6 +89,8 @@ type Stats struct {
 	// ConcurrencyLimiter, which never lets anybody wait.
 	Waiting int
 
+	// Shadow says that the limiter only keeps books, see SetShadow.
+	Shadow bool
 	// Paused is how much longer a Pause lasts; 0 when there is none.
 	Paused time.Duration
 
@@ -137,6 +139,12 @@ type Stats struct {
 	// ThrottleWait is the time all admitted callers together spent waiting, 292
 	// years at most.
 	ThrottleWait time.Duration
+	// WouldWait and WouldShed count, in shadow mode only, the calls that would
+	// have waited and been admitted, and those that would have been refused.
+	// WouldWaitTime is how long the former would have waited together so far. All
+	// three are estimates: whoever waits or is refused sends less.
+	WouldWait, WouldShed uint64
+	WouldWaitTime        time.Duration
 	// LatenessLost is the time of a Limiter's schedule that is lost for good,
 	// because it was late by more than Config.MaxLateness while somebody waited.
 	// In a minute in which it grows by 6 s, a tenth of the rate was lost.

@@ -40,6 +40,7 @@ type statsReport struct {
 	PeakInFlight int     `json:"peak_in_flight"`
 	Waiting      int     `json:"waiting"`
 	Binding      bool    `json:"binding"`
+	Shadow       bool    `json:"shadow"`
 	Paused       float64 `json:"paused_seconds"`
 	Decision     string  `json:"decision"`
 	Samples      int     `json:"samples"`
@@ -56,6 +57,9 @@ type statsReport struct {
 	Truncated    uint64  `json:"truncated"`
 	ThrottleWait float64 `json:"throttle_wait_seconds"`
 	Lateness     float64 `json:"lateness_seconds"`
+	WouldWait    uint64  `json:"would_wait"`
+	WouldWaitFor float64 `json:"would_wait_seconds"`
+	WouldShed    uint64  `json:"would_shed"`
 	LatenessLost float64 `json:"lateness_lost_seconds"`
 	Ticks        uint64  `json:"ticks"`
 }
@@ -119,7 +123,8 @@ func (s *snapshot) report() limiterReport {
 func statsOf(s *agilelimiter.Stats) statsReport {
 	return statsReport{
 		Target: s.Target, Min: s.Min, Max: s.Max,
-		InFlight: s.InFlight, PeakInFlight: s.PeakInFlight, Waiting: s.Waiting, Binding: s.Binding, Paused: s.Paused.Seconds(),
+		InFlight: s.InFlight, PeakInFlight: s.PeakInFlight, Waiting: s.Waiting, Binding: s.Binding, Shadow: s.Shadow, Paused: s.Paused.Seconds(),
+		WouldWait: s.WouldWait, WouldWaitFor: s.WouldWaitTime.Seconds(), WouldShed: s.WouldShed,
 		Decision: s.Decision.String(), Samples: s.Samples,
 		P50: s.P50.Seconds(), P99: s.P99.Seconds(),
 		Fast: s.Fast.Seconds(), Baseline: s.Baseline.Seconds(), Window: s.Window.Seconds(),

@@ -28,6 +28,7 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	min, max               floor and ceiling of target
 //	in_flight              calls admitted and not yet ended
 //	waiting                callers in a Limiter's queue
+//	shadow                 the limiter only keeps books, nobody is delayed or refused
 //	paused_seconds         how much longer a Pause lasts
 //	decision               reason of the last step: "hold", "probe", "backoff", ...
 //	samples                latencies that the last step saw; 0 means blind
@@ -46,6 +47,9 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	aborted                finished calls that prove nothing, since New
 //	truncated              those of reached that a time-out ended, since New
 //	throttle_wait_seconds  time that admitted callers spent waiting, together, since New
+//	would_wait             calls that would have waited, counted in shadow mode
+//	would_wait_seconds     time that they would have waited, together, so far
+//	would_shed             calls that would have been refused, counted in shadow mode
 //	lateness_lost_seconds  time of the schedule lost to such lateness, since New
 //	ticks                  controller steps since New
 //	decisions              object: steps since New by decision, every name present
@@ -98,6 +102,7 @@ type statsJSON struct {
 	Max          float64           `json:"max"`
 	InFlight     int               `json:"in_flight"`
 	Waiting      int               `json:"waiting"`
+	Shadow       bool              `json:"shadow"`
 	Paused       seconds           `json:"paused_seconds"`
 	Decision     string            `json:"decision"`
 	Samples      int               `json:"samples"`
@@ -116,6 +121,9 @@ type statsJSON struct {
 	Aborted      uint64            `json:"aborted"`
 	Truncated    uint64            `json:"truncated"`
 	ThrottleWait seconds           `json:"throttle_wait_seconds"`
+	WouldWait    uint64            `json:"would_wait"`
+	WouldWaitFor seconds           `json:"would_wait_seconds"`
+	WouldShed    uint64            `json:"would_shed"`
 	LatenessLost seconds           `json:"lateness_lost_seconds"`
 	Ticks        uint64            `json:"ticks"`
 	Decisions    map[string]uint64 `json:"decisions"`
@@ -129,7 +137,7 @@ func newStatsJSON(lim Source) statsJSON {
 	s := lim.Stats()
 	out := statsJSON{
 		Target: s.Target, Min: s.Min, Max: s.Max,
-		InFlight: s.InFlight, Waiting: s.Waiting, Paused: seconds(s.Paused),
+		InFlight: s.InFlight, Waiting: s.Waiting, Shadow: s.Shadow, Paused: seconds(s.Paused),
 		Decision: s.Decision.String(), Samples: s.Samples,
 		P50: seconds(s.P50), P99: seconds(s.P99),
 		Baseline: seconds(s.Baseline), Fast: seconds(s.Fast), Window: seconds(s.Window),
@@ -137,6 +145,7 @@ func newStatsJSON(lim Source) statsJSON {
 		Admitted: s.Admitted, Shed: s.Shed,
 		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated,
 		ThrottleWait: seconds(s.ThrottleWait), LatenessLost: seconds(s.LatenessLost),
+		WouldWait: s.WouldWait, WouldWaitFor: seconds(s.WouldWaitTime), WouldShed: s.WouldShed,
 		Ticks: s.Ticks, Decisions: make(map[string]uint64, len(s.Decisions)),
 	}
 	for d, n := range s.Decisions {

@@ -48,7 +48,8 @@ func (s source) Stats() agilelimiter.Stats { return s.stats }
 
 func TestStatsFields(t *testing.T) {
 	s := agilelimiter.Stats{
-		Target: 12.5, Min: 1, Max: 500, InFlight: 7, Waiting: 3, Paused: 11 * time.Second,
+		Target: 12.5, Min: 1, Max: 500, InFlight: 7, Waiting: 3, Paused: 11 * time.Second, Shadow: true,
+		WouldWait: 12, WouldShed: 13, WouldWaitTime: 14 * time.Second,
 		Decision: agilelimiter.SlowStart, Samples: 40,
 		P50: 20 * time.Millisecond, P99: 1500 * time.Millisecond, Baseline: 250 * time.Microsecond,
 		Fast: time.Second, Window: time.Nanosecond,
@@ -64,7 +65,8 @@ func TestStatsFields(t *testing.T) {
 		decisions[agilelimiter.Decision(d).String()] = float64(100 + d)
 	}
 	want := map[string]any{
-		"target": 12.5, "min": 1.0, "max": 500.0, "in_flight": 7.0, "waiting": 3.0, "paused_seconds": 11.0,
+		"target": 12.5, "min": 1.0, "max": 500.0, "in_flight": 7.0, "waiting": 3.0, "paused_seconds": 11.0, "shadow": true,
+		"would_wait": 12.0, "would_shed": 13.0, "would_wait_seconds": 14.0,
 		"decision": "slow_start", "samples": 40.0,
 		"p50_seconds": 0.02, "p99_seconds": 1.5, "baseline_seconds": 0.00025,
 		"fast_seconds": 1.0, "window_seconds": 1e-9,
