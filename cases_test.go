@@ -44,8 +44,9 @@ func refusedIsUnreachable(err error) Outcome {
 
 // The harm that a wrong idea of evidence does: 50/s become 335/s within ten
 // seconds, in 39 steps of 5 %, into a dependency that is not there.
-func TestARefusedPortLooksHealthyWithoutClassify(t *testing.T) {
-	_, rates := refuse(t, Config{MinRate: 20, MaxRate: 500, InitialRate: 50, SlowStartGain: 1}, 10*time.Second)
+func TestARefusedPortLooksHealthyToAWrongClassify(t *testing.T) {
+	_, rates := refuse(t, Config{MinRate: 20, MaxRate: 500, InitialRate: 50, SlowStartGain: 1,
+		Classify: func(error) Outcome { return Reached }}, 10*time.Second)
 	if len(rates) != 39 {
 		t.Fatalf("%d ticks in 9.99 s, want 39", len(rates))
 	}

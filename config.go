@@ -71,11 +71,13 @@ type Config struct {
 	Anchor Anchor
 
 	// Classify tells what a non-nil error from fn proves; it runs in the Do
-	// forms only, once per failed call that its caller did not cancel, in the
-	// caller's goroutine and outside every lock. A panic in it passes on to the
-	// caller and counts as Aborted. Default: Reached, but Aborted for a refusal
-	// of another limiter of ours; a function of your own that may meet one
-	// begins with: if IsRefusal(err) { return Aborted }.
+	// forms only, once per failed call, in the caller's goroutine and outside
+	// every lock. It is not asked where the answer is known: the caller
+	// cancelled, or the error is a limiter's own refusal (IsRefusal); both are
+	// Aborted. Where the context's deadline is over and err says only that the
+	// call was cancelled or its connection closed, Classify gets
+	// context.DeadlineExceeded in its place. A panic in it passes on to the
+	// caller, and the call counts as Aborted. Default: DefaultClassify.
 	Classify func(error) Outcome
 	// OnTick, if set, is called after each step outside every lock, by the
 	// goroutine that made the step: for logs, plots and exporters. It is never
@@ -299,12 +301,7 @@ func (p *params) fill(n names) error {
 	p.clock = orDefault(p.clock, SystemClock())
 	p.tick = orDefault(p.tick, 250*time.Millisecond)
 	if p.classify == nil {
-		p.classify = func(err error) Outcome {
-			if IsRefusal(err) {
-				return Aborted
-			}
-			return Reached
-		}
+		p.classify = DefaultClassify
 	}
 
 	check := faults.check

@@ -1,8 +1,6 @@
 package agilelimiter
 
 import (
-	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -351,28 +349,6 @@ func TestRandomConfigs(t *testing.T) {
 	}
 	if valid < 4000 || valid > 9500 {
 		t.Errorf("%d of 10 000 configs are valid: the test has lost its point", valid)
-	}
-}
-
-func TestTheDefaultClassify(t *testing.T) {
-	classify := New(Config{MaxRate: 1}).Config().Classify
-	inner := NewConcurrency(ConcurrencyConfig{MaxLimit: 1})
-	inner.TryTake()
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	for _, tt := range []struct {
-		err  error
-		want Outcome
-	}{
-		{errors.New("500 internal server error"), Reached},
-		{context.DeadlineExceeded, Reached},
-		{inner.Do(func() error { return nil }), Aborted},
-		{inner.DoContext(ended, func(context.Context) error { return nil }), Aborted},
-		{ErrQueueFull, Aborted},
-	} {
-		if got := classify(tt.err); got != tt.want {
-			t.Errorf("classify(%v) = %v, want %v", tt.err, got, tt.want)
-		}
 	}
 }
 

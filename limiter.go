@@ -63,8 +63,9 @@ func (l *Limiter) Do(fn func() error) error {
 // waiting, or its deadline cannot be met by the queue as it stands, the error
 // matches ErrWait and ctx's own error, and fn does not run. When ctx is
 // cancelled while fn runs and fn returns an error, the call is Aborted whatever
-// Classify says; a deadline that ends it is not a cancellation. ctx must not be
-// nil.
+// Classify says. A deadline that ends it is not a cancellation, and neither is a
+// cancellation whose cause is a time-out: such a call is a time-out, whatever
+// its error says. ctx must not be nil.
 func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
 	_, err := DoContext(ctx, l, discard(fn))
 	return err
