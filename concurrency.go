@@ -93,7 +93,7 @@ func (l *ConcurrencyLimiter) Release() {
 }
 
 // Observe feeds back the handling time of one admitted call. A negative d
-// counts as Aborted, one above 100 s as 100 s.
+// counts as Aborted, one above 1 h as 1 h.
 func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.record(Reached, d, false) }
 
 // ObserveTruncated feeds back a call that its own time-out ended after d.

@@ -107,7 +107,7 @@ func TestFaultsNameTheField(t *testing.T) {
 		{"a negative queue", with(func(c *Config) { c.MaxWaiting = -1 }), "MaxWaiting"},
 		{"a negative SLO", with(func(c *Config) { c.SLOTarget = -1 }), "SLOTarget"},
 		{"an SLO too short", with(func(c *Config) { c.SLOTarget = 999 }), "SLOTarget"},
-		{"an SLO too long", with(func(c *Config) { c.SLOTarget = 101 * time.Second }), "SLOTarget"},
+		{"an SLO too long", with(func(c *Config) { c.SLOTarget = time.Hour + 1 }), "SLOTarget"},
 		{"an anchor without its SLO", with(func(c *Config) { c.Anchor = AnchorSLO }), "SLOTarget"},
 		{"an unknown anchor", with(func(c *Config) { c.Anchor = 3 }), "Anchor"},
 		{"a tick too short", with(func(c *Config) { c.Tick = 999 * time.Microsecond }), "Tick"},
@@ -184,8 +184,8 @@ func TestConcurrencyFaultsNameTheField(t *testing.T) {
 }
 
 func TestAFaultSaysValueAndWhatIsAllowed(t *testing.T) {
-	err := Config{MaxRate: 500, MinRate: 600, SLOTarget: time.Hour}.Validate()
-	for _, want := range []string{"MinRate", "600", "500", "SLOTarget", "1h0m0s", "100s"} {
+	err := Config{MaxRate: 500, MinRate: 600, SLOTarget: 2 * time.Hour}.Validate()
+	for _, want := range []string{"MinRate", "600", "500", "SLOTarget", "2h0m0s", "1h]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
 		}

@@ -117,7 +117,7 @@ func (l *Limiter) TryTake() (time.Time, bool) {
 
 // Observe ends a call that reached the downstream and feeds back its round
 // trip, measured from the moment it was really sent. A negative rtt counts as
-// Aborted, one above 100 s as 100 s. Observe without a Take is a sample
+// Aborted, one above 1 h as 1 h. Observe without a Take is a sample
 // without an admission.
 func (l *Limiter) Observe(rtt time.Duration) { l.finish(Reached, rtt, false) }
 

@@ -175,6 +175,8 @@ func (c *collector) describe(name string) {
 	counter("samples_total", "Calls that ended with a latency.", func(s *stats) float64 { return float64(s.Reached) })
 	counter("truncated_total", "Calls that ended with a latency because their own time-out ended them.",
 		func(s *stats) float64 { return float64(s.Truncated) })
+	counter("overflow_total", "Calls that ended with a latency of more than an hour.",
+		func(s *stats) float64 { return float64(s.Overflow) })
 	counter("unreachable_total", "Calls that never arrived or were refused without any work.",
 		func(s *stats) float64 { return float64(s.Unreachable) })
 	counter("aborted_total", "Calls that say nothing about the resource.", func(s *stats) float64 { return float64(s.Aborted) })

@@ -40,7 +40,7 @@ func busyStats() agilelimiter.Stats {
 		Decision: agilelimiter.Probe, Samples: 12,
 		P50: 20 * time.Millisecond, P99: 90 * time.Millisecond,
 		Baseline: 18 * time.Millisecond, Fast: 21 * time.Millisecond, Window: 36 * time.Millisecond,
-		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Unreachable: 25, Aborted: 21,
+		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Overflow: 3, Unreachable: 25, Aborted: 21,
 		ThrottleWait: 1500 * time.Millisecond, Ticks: 77,
 	}
 	s.Decisions[agilelimiter.Blind] = 7
@@ -120,7 +120,7 @@ func TestRateOverHTTP(t *testing.T) {
 		"in_flight_requests":               "4", "waiting_requests": "6", "binding": "1",
 		"slo_target_seconds": "0.1", "baseline_latency_seconds": "0.018",
 		"fast_latency_seconds": "0.021", "window_latency_seconds": "0.036",
-		"admitted_total": "1000", "shed_total": "30", "samples_total": "950", "truncated_total": "8",
+		"admitted_total": "1000", "shed_total": "30", "samples_total": "950", "truncated_total": "8", "overflow_total": "3",
 		"unreachable_total": "25", "aborted_total": "21", "wait_seconds_total": "1.5",
 		"p50_latency_seconds": "0.02", "p99_latency_seconds": "0.09",
 	} {

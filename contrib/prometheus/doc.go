@@ -31,6 +31,7 @@
 //	agilelimiter_shed_total                        calls refused, or that gave up waiting
 //	agilelimiter_samples_total                     calls that ended with a latency
 //	agilelimiter_truncated_total                   those of them that their time-out ended
+//	agilelimiter_overflow_total                    those of them that took longer than an hour
 //	agilelimiter_unreachable_total                 calls that never arrived
 //	agilelimiter_aborted_total                     calls without evidence
 //	agilelimiter_wait_seconds_total                time spent waiting for slots; rate only
