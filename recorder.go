@@ -19,6 +19,7 @@ type recorder struct {
 
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
+	longer  uint64     // those of them above the histogram's range
 	drained struct{ over, truncated, unreachable, aborted, admitted uint64 }
 	// Calls that will never report their end, less ends without an admission.
 	writtenOff int64
@@ -51,6 +52,7 @@ func (r *recorder) drain(synthetic time.Duration, admitted uint64) (in tickInput
 	var s snapshot
 	r.latencies.drain(&s)
 	r.reached += uint64(s.n)
+	r.longer += uint64(s.counts[overflow])
 	in.reached = s.n
 	// A call counts its attributes before its latency. Those of one that comes
 	// in between count here at the most, one tick before the latency itself.
@@ -163,6 +165,7 @@ func (r *recorder) report(s *Stats) (ended uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.Reached = r.reached + r.latencies.count()
+	s.Overflow = r.longer + uint64(r.latencies.counts[overflow].Load())
 	s.Truncated = r.truncated.Load()
 	s.Unreachable = r.unreachable.Load()
 	s.Aborted = r.aborted.Load()

@@ -46,6 +46,7 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	unreachable            finished calls that were never worked on, since New
 //	aborted                finished calls that prove nothing, since New
 //	truncated              those of reached that a time-out ended, since New
+//	overflow               those of reached that took longer than an hour, since New
 //	throttle_wait_seconds  time that admitted callers spent waiting, together, since New
 //	would_wait             calls that would have waited, counted in shadow mode
 //	would_wait_seconds     time that they would have waited, together, so far
@@ -120,6 +121,7 @@ type statsJSON struct {
 	Unreachable  uint64            `json:"unreachable"`
 	Aborted      uint64            `json:"aborted"`
 	Truncated    uint64            `json:"truncated"`
+	Overflow     uint64            `json:"overflow"`
 	ThrottleWait seconds           `json:"throttle_wait_seconds"`
 	WouldWait    uint64            `json:"would_wait"`
 	WouldWaitFor seconds           `json:"would_wait_seconds"`
@@ -143,7 +145,7 @@ func newStatsJSON(lim Source) statsJSON {
 		Baseline: seconds(s.Baseline), Fast: seconds(s.Fast), Window: seconds(s.Window),
 		PeakInFlight: s.PeakInFlight, Binding: s.Binding, Lateness: seconds(s.Lateness),
 		Admitted: s.Admitted, Shed: s.Shed,
-		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated,
+		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated, Overflow: s.Overflow,
 		ThrottleWait: seconds(s.ThrottleWait), LatenessLost: seconds(s.LatenessLost),
 		WouldWait: s.WouldWait, WouldWaitFor: seconds(s.WouldWaitTime), WouldShed: s.WouldShed,
 		Ticks: s.Ticks, Decisions: make(map[string]uint64, len(s.Decisions)),
