@@ -146,6 +146,14 @@ func (c *collector) describe(name string) {
 		gauge("waiting_requests", "Callers waiting for a slot.", func(s *stats) float64 { return float64(s.Waiting) })
 		counter("wait_seconds_total", "Time that admitted callers together spent waiting for a slot.",
 			func(s *stats) float64 { return s.ThrottleWait.Seconds() })
+		gauge("lateness_seconds", "Most that the limiter's own timer was late by during the last tick.",
+			func(s *stats) float64 { return s.Lateness.Seconds() })
+		counter("lateness_lost_seconds_total", "Time of the schedule lost because the limiter's own timer was late.",
+			func(s *stats) float64 { return s.LatenessLost.Seconds() })
+		counter("would_wait_total", "Calls that would have waited, counted in shadow mode.",
+			func(s *stats) float64 { return float64(s.WouldWait) })
+		counter("would_wait_seconds_total", "Time that they would have waited together.",
+			func(s *stats) float64 { return s.WouldWaitTime.Seconds() })
 	} else {
 		gauge("concurrency_limit", "Limit of calls in flight in force, before rounding down.", target)
 		gauge("concurrency_floor", "Lowest limit that the controller may set.", floor)
@@ -154,6 +162,15 @@ func (c *collector) describe(name string) {
 			func(s *stats) float64 { return float64(s.PeakInFlight) })
 	}
 	gauge("in_flight_requests", "Calls admitted and not yet ended.", func(s *stats) float64 { return float64(s.InFlight) })
+	gauge("shadow", "1 in shadow mode, where nobody is delayed or refused, else 0.", func(s *stats) float64 {
+		if s.Shadow {
+			return 1
+		}
+		return 0
+	})
+	gauge("paused_seconds", "How much longer a pause lasts.", func(s *stats) float64 { return s.Paused.Seconds() })
+	counter("would_shed_total", "Calls that would have been refused, counted in shadow mode.",
+		func(s *stats) float64 { return float64(s.WouldShed) })
 	gauge("binding", "1 if somebody was refused, gave up waiting or still waited when the last tick ended, else 0.",
 		func(s *stats) float64 {
 			if s.Binding {

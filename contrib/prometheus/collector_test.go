@@ -41,7 +41,8 @@ func busyStats() agilelimiter.Stats {
 		P50: 20 * time.Millisecond, P99: 90 * time.Millisecond,
 		Baseline: 18 * time.Millisecond, Fast: 21 * time.Millisecond, Window: 36 * time.Millisecond,
 		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Overflow: 3, Unreachable: 25, Aborted: 21,
-		ThrottleWait: 1500 * time.Millisecond, Ticks: 77,
+		ThrottleWait: 1500 * time.Millisecond, Lateness: 3 * time.Millisecond, LatenessLost: 4 * time.Second,
+		Shadow: true, Paused: 5 * time.Second, WouldWait: 61, WouldShed: 62, WouldWaitTime: 63 * time.Second, Ticks: 77,
 	}
 	s.Decisions[agilelimiter.Blind] = 7
 	s.Decisions[agilelimiter.Probe] = 60
@@ -122,6 +123,8 @@ func TestRateOverHTTP(t *testing.T) {
 		"fast_latency_seconds": "0.021", "window_latency_seconds": "0.036",
 		"admitted_total": "1000", "shed_total": "30", "samples_total": "950", "truncated_total": "8", "overflow_total": "3",
 		"unreachable_total": "25", "aborted_total": "21", "wait_seconds_total": "1.5",
+		"lateness_seconds": "0.003", "lateness_lost_seconds_total": "4", "shadow": "1", "paused_seconds": "5",
+		"would_wait_total": "61", "would_shed_total": "62", "would_wait_seconds_total": "63",
 		"p50_latency_seconds": "0.02", "p99_latency_seconds": "0.09",
 	} {
 		want[k+`{limiter="orders"}`] = v
@@ -138,6 +141,7 @@ func TestLimitOverHTTP(t *testing.T) {
 		"concurrency_limit": "37.5", "concurrency_floor": "5", "concurrency_ceiling": "200",
 		"peak_in_flight_requests": "9", "in_flight_requests": "4",
 		"rate_limit_requests_per_second": "", "waiting_requests": "", "wait_seconds_total": "", "slo_target_seconds": "",
+		"lateness_seconds": "", "would_wait_total": "", "shadow": "1", "paused_seconds": "5", "would_shed_total": "62",
 	} {
 		if v := got[k+`{limiter="api"}`]; v != want {
 			t.Errorf("%s = %q, want %q", k, v, want)

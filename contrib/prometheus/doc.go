@@ -21,6 +21,9 @@
 //	agilelimiter_peak_in_flight_requests           most at once during the last tick; limit only
 //	agilelimiter_waiting_requests                  callers in the queue; rate only
 //	agilelimiter_binding                           1: the limiter set the pace in the last tick
+//	agilelimiter_shadow                            1: nobody is delayed or refused
+//	agilelimiter_paused_seconds                    how much longer a pause lasts
+//	agilelimiter_lateness_seconds                  most that its own timer was late; rate only
 //	agilelimiter_slo_target_seconds                SLOTarget, if there is one
 //	agilelimiter_baseline_latency_seconds          latency without our own queue
 //	agilelimiter_fast_latency_seconds              latency now
@@ -35,6 +38,10 @@
 //	agilelimiter_unreachable_total                 calls that never arrived
 //	agilelimiter_aborted_total                     calls without evidence
 //	agilelimiter_wait_seconds_total                time spent waiting for slots; rate only
+//	agilelimiter_lateness_lost_seconds_total       time lost to such lateness; rate only
+//	agilelimiter_would_wait_total                  shadow: calls that would have waited; rate only
+//	agilelimiter_would_wait_seconds_total          shadow: how long they would have; rate only
+//	agilelimiter_would_shed_total                  shadow: calls that would have been refused
 //	agilelimiter_decisions_total{decision}         controller steps by reason
 //
 // Counters count since the limiter was made. The gauges of the last tick are a
