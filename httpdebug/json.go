@@ -26,6 +26,7 @@ type limiterReport struct {
 	Span      float64          `json:"span_seconds"`
 	Elapsed   float64          `json:"elapsed_seconds"`
 	Age       float64          `json:"age_seconds"`
+	Controls  bool             `json:"controls"`
 	Stats     statsReport      `json:"stats"`
 	Notes     []note           `json:"notes"`
 	Decisions []decisionReport `json:"decisions"`
@@ -97,7 +98,9 @@ func (p *Page) report(after uint64) report {
 	out := report{Time: time.Now().UTC(), Started: p.started.UTC(), Seq: p.seq.Load(), Limiters: []limiterReport{}}
 	for _, r := range p.all() {
 		s := r.snapshot(after, out.Seq)
-		out.Limiters = append(out.Limiters, s.report())
+		l := s.report()
+		l.Controls = p.authorize != nil && r.handle.Load() != nil
+		out.Limiters = append(out.Limiters, l)
 	}
 	return out
 }

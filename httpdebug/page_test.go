@@ -29,6 +29,7 @@ type report struct {
 		Span                     float64 `json:"span_seconds"`
 		Elapsed                  float64 `json:"elapsed_seconds"`
 		Age                      float64 `json:"age_seconds"`
+		Controls                 bool
 		Stats                    map[string]any
 		Notes                    []struct{ Level, Text string }
 		Decisions                []struct {
