@@ -3,7 +3,8 @@
 //
 // A round trip begins when the slot is granted and ends when the response
 // header is there. Time spent reading the body is not seen: it depends on how
-// fast the caller reads as much as on the downstream.
+// fast the caller reads as much as on the downstream. UntilBody keeps the call in
+// flight for as long.
 //
 // One admitted request can be more than one on the wire, because http.Transport
 // repeats some by itself: a request whose idle connection turns out to be closed,
@@ -66,7 +67,7 @@ func WithVerdict(v Verdict) Option {
 // it is reported by ObserveTruncated. An undefined Outcome counts as Reached.
 //
 // The request is handed on as it is, and so are the response with its Body and
-// the error. Only what the contract of RoundTripper rules out is set right: a
+// the error; UntilBody alone wraps the Body. Only what the contract of RoundTripper rules out is set right: a
 // response that comes with an error is closed and dropped, and neither response
 // nor error becomes an error.
 func Wrap(rt http.RoundTripper, lim *agilelimiter.Limiter, opts ...Option) http.RoundTripper {
@@ -91,6 +92,8 @@ type transport struct {
 	lim      *agilelimiter.Limiter
 	verdict  Verdict
 	maxPause time.Duration // 0: Retry-After is not read
+
+	untilBody bool
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -129,10 +132,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	outcome, truncated := t.judge(req, resp, err, d)
 	judged = true
-	if truncated {
-		t.lim.ObserveTruncated(d)
+	if t.untilBody && holds(resp) {
+		resp.Body = &body{ReadCloser: resp.Body, lim: t.lim, outcome: outcome, truncated: truncated, d: d}
 	} else {
-		t.lim.Record(outcome, d)
+		report(t.lim, outcome, truncated, d)
 	}
 	if resp == nil && err == nil {
 		// http.Client would blame this package for it.
