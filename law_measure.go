@@ -123,6 +123,9 @@ func (m *measured) lookAtOpen(in tickInput) {
 	own := max(0, m.inFlight-aborted) * (m.sumLatency + 1e-9) / (m.sumLatency + m.sumLostTime + 1e-9)
 	// A call younger than the latency says nothing yet.
 	due := in.ages.older(min(m.latency, max(0, 2*(m.latency-in.elapsed))), limit, in.elapsed)
+	if in.first {
+		m.ownAll = own // nothing to compare it with
+	}
 	m.growth = (own - m.ownAll) * min(1, due/max(1, m.inFlight))
 	m.ownAll, m.own = own, min(own, m.delivered*m.latency+due)
 	m.overdue(in)

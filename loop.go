@@ -13,7 +13,7 @@ type loop struct {
 	tick time.Duration
 	stepper
 
-	mu       sync.Mutex // guards what follows; free while the stepper runs
+	mu       sync.Mutex // guards what follows; free while a step runs
 	idle     sync.Cond  // on mu: stepping has become false
 	run      int        // counts Starts: a timer of an earlier one does nothing
 	started  bool
@@ -23,10 +23,11 @@ type loop struct {
 	busy     bool // stepping, or in ticked
 }
 
-// stepper is what a loop drives: step is the library's work, ticked the user's
-// part behind it, which may call start and stop.
+// stepper is what a loop drives: restart comes before the first step after each
+// start, step is the library's work, ticked the user's part behind it, which may
+// call start and stop.
 type stepper interface {
-	fresh() // before the first step after a start; no step is running
+	restart()
 	step()
 	ticked()
 }
@@ -36,14 +37,18 @@ func (l *loop) init(t *timebase, tick time.Duration, s stepper) {
 	l.idle.L = &l.mu
 }
 
+// start waits for the step of a loop that another goroutine is just stopping.
 func (l *loop) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for l.stepping && !l.started {
+		l.idle.Wait()
+	}
 	if l.started {
 		return
 	}
+	l.restart()
 	l.started = true
-	l.fresh()
 	l.run++
 	run := l.run
 	l.due = l.time.now() + l.tick

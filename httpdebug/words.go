@@ -75,6 +75,16 @@ func (s *snapshot) notes() []note {
 	default:
 		add("info", "No calls for %s; the %s stands still.", spell(s.blind), s.kind)
 	}
+	if st.Shadow {
+		add("info", "Shadow mode: nobody is delayed or refused. %d calls would have waited, %d would have been refused.", st.WouldWait, st.WouldShed)
+	}
+	if st.Paused > 0 {
+		add("warn", "Paused for another %s: nobody is let through.", spell(st.Paused))
+	}
+	if st.Lateness > 10*time.Millisecond && st.LatenessLost > 0 {
+		add("warn", "The limiter's own timer is late by up to %s: the machine is busy, and %s of the schedule are lost so far.",
+			st.Lateness.Round(time.Millisecond), st.LatenessLost.Round(time.Millisecond))
+	}
 	switch {
 	case st.Min == st.Max:
 		add("info", "Floor and ceiling are the same: the %s is fixed.", s.kind)

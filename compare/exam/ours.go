@@ -2,8 +2,8 @@ package exam
 
 import (
 	"fmt"
-	"os"
 	"math"
+	"os"
 	"strings"
 	"time"
 
@@ -86,7 +86,9 @@ func newPaced(n *run, i int, anchor agilelimiter.Anchor, slo bool) limiter {
 	}
 	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
 	if f := os.Getenv("AGL_TRACE"); f != "" && i == 0 {
-		c.OnTick = func(t agilelimiter.Stats) { fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed) }
+		c.OnTick = func(t agilelimiter.Stats) {
+			fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed)
+		}
 	}
 	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
 	if slo {
@@ -154,7 +156,9 @@ func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) 
 	cfg := agilelimiter.ConcurrencyConfig{Anchor: anchor, Clock: c}
 	cfg.MinLimit, cfg.MaxLimit, cfg.InitialLimit = n.bounds(fleet)
 	if f := os.Getenv("AGL_TRACE"); f != "" {
-		cfg.OnTick = func(t agilelimiter.Stats) { fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed) }
+		cfg.OnTick = func(t agilelimiter.Stats) {
+			fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed)
+		}
 	}
 	if slo {
 		cfg.SLOTarget = n.spec.SLO

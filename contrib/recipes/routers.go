@@ -1,8 +1,9 @@
 package recipes
 
 import (
-	"context"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
@@ -47,7 +48,8 @@ func NewEcho(things echo.HandlerFunc, lim *agilelimiter.ConcurrencyLimiter) *ech
 func LimitGin(lim *agilelimiter.ConcurrencyLimiter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !lim.TryTake() {
-			c.Header("Retry-After", "1")
+			// One to three seconds, so that who was shed together does not come back together.
+			c.Header("Retry-After", strconv.Itoa(1+rand.IntN(3)))
 			c.AbortWithStatus(http.StatusTooManyRequests)
 			return
 		}
@@ -57,7 +59,7 @@ func LimitGin(lim *agilelimiter.ConcurrencyLimiter) gin.HandlerFunc {
 			lim.Record(outcome, lim.Elapsed()-start)
 		}()
 		c.Next()
-		if c.Request.Context().Err() != context.Canceled {
+		if cancelled, _ := agilelimiter.Interrupted(c.Request.Context()); !cancelled {
 			outcome = httpserver.DefaultVerdict(c.Request, c.Writer.Status(), c.Writer.Header(), lim.Elapsed()-start)
 		}
 	}
