@@ -62,8 +62,9 @@ func (l *ConcurrencyLimiter) Do(fn func() error) error {
 // DoContext is Do with a context, which it passes on to fn. With a ctx that has
 // ended already fn does not run and the error matches ErrWait and ctx's own.
 // When ctx is cancelled while fn runs and fn returns an error, the call is
-// Aborted whatever Classify says; a deadline that ends it is not a cancellation.
-// ctx must not be nil.
+// Aborted whatever Classify says. A deadline that ends it is not a cancellation,
+// and neither is a cancellation whose cause is a time-out: such a call is a
+// time-out, whatever its error says. ctx must not be nil.
 func (l *ConcurrencyLimiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
 	_, err := DoContext(ctx, l, discard(fn))
 	return err
@@ -105,7 +106,7 @@ func (l *ConcurrencyLimiter) TryAdmit() (Call, bool) {
 func (l *ConcurrencyLimiter) Release() { l.sem.release() }
 
 // Observe feeds back the handling time of one admitted call. A negative d
-// counts as Aborted, one above 100 s as 100 s.
+// counts as Aborted, one above 1 h as 1 h.
 func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.byHand(Reached, d, false) }
 
 // ObserveTruncated feeds back a call that its own time-out ended after d.

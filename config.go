@@ -63,7 +63,7 @@ type Config struct {
 	// Default 0: no bound.
 	MaxWaiting int
 
-	// SLOTarget is the latency that calls should stay below, in [1µs, 100s].
+	// SLOTarget is the latency that calls should stay below, in [1µs, 1h].
 	// When more than max(1, n/100) of a tick's n samples lie above it, the
 	// limiter backs off by DownStep. Required by AnchorSLO. Default 0: none.
 	SLOTarget time.Duration
@@ -71,11 +71,13 @@ type Config struct {
 	Anchor Anchor
 
 	// Classify tells what a non-nil error from fn proves; it runs in the Do
-	// forms only, once per failed call that its caller did not cancel, in the
-	// caller's goroutine and outside every lock. A panic in it passes on to the
-	// caller and counts as Aborted. Default: Reached, but Aborted for a refusal
-	// of another limiter of ours; a function of your own that may meet one
-	// begins with: if IsRefusal(err) { return Aborted }.
+	// forms only, once per failed call, in the caller's goroutine and outside
+	// every lock. It is not asked where the answer is known: the caller
+	// cancelled, or the error is a limiter's own refusal (IsRefusal); both are
+	// Aborted. Where the context's deadline is over and err says only that the
+	// call was cancelled or its connection closed, Classify gets
+	// context.DeadlineExceeded in its place. A panic in it passes on to the
+	// caller, and the call counts as Aborted. Default: DefaultClassify.
 	Classify func(error) Outcome
 	// OnTick, if set, is called after each step outside every lock, by the
 	// goroutine that made the step: for logs, plots and exporters. It is never
@@ -299,12 +301,7 @@ func (p *params) fill(n names) error {
 	p.clock = orDefault(p.clock, SystemClock())
 	p.tick = orDefault(p.tick, 250*time.Millisecond)
 	if p.classify == nil {
-		p.classify = func(err error) Outcome {
-			if IsRefusal(err) {
-				return Aborted
-			}
-			return Reached
-		}
+		p.classify = DefaultClassify
 	}
 
 	check := faults.check
@@ -329,8 +326,8 @@ func (p *params) fill(n names) error {
 		fmt.Sprintf("%s = %v to %s = %v", n.min, n.show(p.min), n.max, n.show(p.max)))
 
 	check(p.anchor <= AnchorKnee, "Anchor", p.anchor, "AnchorBaseline, AnchorSLO or AnchorKnee")
-	check(p.slo == 0 || p.slo >= time.Microsecond && p.slo <= 100*time.Second,
-		"SLOTarget", p.slo, "0 (none) or [1µs, 100s]")
+	check(p.slo == 0 || p.slo >= time.Microsecond && p.slo <= time.Hour,
+		"SLOTarget", p.slo, "0 (none) or [1µs, 1h]")
 	check(p.anchor != AnchorSLO || p.slo != 0, "SLOTarget", p.slo, "required by AnchorSLO")
 	check(p.tick >= time.Millisecond && p.tick <= time.Minute, "Tick", p.tick, "[1ms, 1m]")
 	return errors.Join(faults...)

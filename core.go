@@ -139,16 +139,12 @@ func (c *core) stats() Stats {
 	return s
 }
 
-// judge says what a finished call proves, from its error and the context that
-// the caller gave. It may run user code.
-func (c *core) judge(ctx context.Context, err error) Outcome {
-	switch {
-	case err == nil:
-		return Reached
-	case ctx.Err() == context.Canceled:
-		return Aborted // the caller gave up; a truncated measurement, whatever Classify says
+// judge says what a finished call proves, see the function of that name.
+func (c *core) judge(ctx context.Context, err error) (o Outcome, truncated bool) {
+	if err == nil {
+		return Reached, false
 	}
-	return c.classify(err)
+	return judge(ctx, err, c.classify)
 }
 
 // admit counts an admitted call in and returns what End needs.

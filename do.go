@@ -10,7 +10,8 @@ import (
 type Admitter interface {
 	// begin admits one call and returns when it started, since New.
 	begin(ctx context.Context) (start time.Duration, epoch uint32, err error)
-	judge(ctx context.Context, err error) Outcome
+	// judge says what a finished call proves; truncated: its time-out ended it.
+	judge(ctx context.Context, err error) (o Outcome, truncated bool)
 	// end gives back what begin took and records the call.
 	end(start time.Duration, epoch uint32, o Outcome, truncated bool)
 }
@@ -38,9 +39,9 @@ func DoContext[T any](ctx context.Context, lim Admitter, fn func(context.Context
 		}
 	}()
 	v, err = fn(ctx)
-	o := lim.judge(ctx, err)
+	o, truncated := lim.judge(ctx, err)
 	ended = true
-	lim.end(start, epoch, o, err != nil && IsTimeout(err))
+	lim.end(start, epoch, o, truncated)
 	return v, err
 }
 

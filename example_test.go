@@ -75,9 +75,9 @@ func ExampleLimiter() {
 	// Output:
 	// 500 req/s, slow_start
 	// 500 req/s, slow_start
-	// 451 req/s, backoff
-	// 221 req/s, backoff
-	// 108 req/s, backoff
+	// 454 req/s, backoff
+	// 223 req/s, backoff
+	// 109 req/s, backoff
 	// 53 req/s, backoff
 }
 

@@ -63,8 +63,9 @@ func (l *Limiter) Do(fn func() error) error {
 // waiting, or its deadline cannot be met by the queue as it stands, the error
 // matches ErrWait and ctx's own error, and fn does not run. When ctx is
 // cancelled while fn runs and fn returns an error, the call is Aborted whatever
-// Classify says; a deadline that ends it is not a cancellation. ctx must not be
-// nil.
+// Classify says. A deadline that ends it is not a cancellation, and neither is a
+// cancellation whose cause is a time-out: such a call is a time-out, whatever
+// its error says. ctx must not be nil.
 func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
 	_, err := DoContext(ctx, l, discard(fn))
 	return err
@@ -137,7 +138,7 @@ func (l *Limiter) TryTake() (time.Time, bool) {
 
 // Observe ends a call that reached the downstream and feeds back its round
 // trip, measured from the moment it was really sent. A negative rtt counts as
-// Aborted, one above 100 s as 100 s. Observe without a Take is a sample
+// Aborted, one above 1 h as 1 h. Observe without a Take is a sample
 // without an admission.
 func (l *Limiter) Observe(rtt time.Duration) { l.byHand(Reached, rtt, false) }
 

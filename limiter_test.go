@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -66,10 +67,10 @@ func TestDoOutcomes(t *testing.T) {
 	}{
 		{"success", nil, nil, outcomes{admitted: 1, reached: 1}},
 		{"an error is an answer", nil, boom, outcomes{admitted: 1, reached: 1}},
-		{"refused without Classify", nil, refused, outcomes{admitted: 1, reached: 1}},
+		{"refused without Classify", nil, refused, outcomes{admitted: 1, unreachable: 1}},
 		{"a time-out", nil, context.DeadlineExceeded, outcomes{admitted: 1, reached: 1, truncated: 1}},
-		{"another's time-out", nil, &net.DNSError{IsTimeout: true}, outcomes{admitted: 1, reached: 1, truncated: 1}},
-		{"someone else's cancellation", nil, context.Canceled, outcomes{admitted: 1, reached: 1}},
+		{"another's time-out", nil, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, outcomes{admitted: 1, reached: 1, truncated: 1}},
+		{"someone else's cancellation", nil, context.Canceled, outcomes{admitted: 1, aborted: 1}},
 		{"nested refusal: overloaded", nil, ErrOverloaded, outcomes{admitted: 1, aborted: 1}},
 		{"nested refusal: queue full", nil, ErrQueueFull, outcomes{admitted: 1, aborted: 1}},
 		{"nested refusal: no slot", nil, &waitError{"no slot", context.DeadlineExceeded}, outcomes{admitted: 1, aborted: 1}},

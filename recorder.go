@@ -21,6 +21,7 @@ type recorder struct {
 
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
+	longer  uint64     // those of them above the histogram's range
 	drained struct{ over, truncated, unreachable, aborted, admitted uint64 }
 	// Ends without an admission.
 	unasked int64
@@ -67,6 +68,7 @@ func (r *recorder) drain(synthetic, cutoff time.Duration, admitted uint64) (in t
 	var s snapshot
 	r.latencies.drain(&s)
 	r.reached += uint64(s.n)
+	r.longer += uint64(s.counts[overflow])
 	in.reached = s.n
 	// A call counts its attributes before its latency. Those of one that comes
 	// in between count here at the most, one tick before the latency itself.
@@ -165,6 +167,7 @@ func (r *recorder) report(s *Stats) {
 		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())+r.unasked))
 	}
 	s.Reached = r.reached + r.latencies.count()
+	s.Overflow = r.longer + uint64(r.latencies.counts[overflow].Load())
 	s.Truncated = r.truncated.Load()
 	s.Unreachable = r.unreachable.Load()
 	s.Aborted = r.aborted.Load()

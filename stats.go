@@ -93,8 +93,8 @@ type Stats struct {
 	// Samples is the number of latencies the last step saw, synthetic ones
 	// (see Unavailable) included.
 	Samples int
-	// P50 and P99 are the nearest-rank quantiles of those samples, within 2 %;
-	// 0 when there were none.
+	// P50 and P99 are the nearest-rank quantiles of those samples, within 2 %
+	// from 1 µs to 1 h; 0 when there were none. See Overflow.
 	P50, P99 time.Duration
 	// Baseline is the latency without our own queue as far as it is known: the
 	// slow EWMA, or under AnchorKnee the learnt base latency. 0: not known yet.
@@ -125,6 +125,9 @@ type Stats struct {
 	Reached, Unreachable, Aborted uint64
 	// Truncated counts those of Reached that their own time-out ended.
 	Truncated uint64
+	// Overflow counts those of Reached that took longer than an hour. P50 and P99
+	// read them as an hour; how many lie over SLOTarget stays exact.
+	Overflow uint64
 	// ThrottleWait is the time all admitted callers together spent waiting, 292
 	// years at most.
 	ThrottleWait time.Duration

@@ -5,6 +5,12 @@
 // header is there. Time spent reading the body is not seen: it depends on how
 // fast the caller reads as much as on the downstream.
 //
+// One admitted request can be more than one on the wire, because http.Transport
+// repeats some by itself: a request whose idle connection turns out to be closed,
+// and one that an HTTP/2 server refuses with REFUSED_STREAM or GOAWAY, several
+// times and with growing pauses. Wrap does not see that: it takes one slot, and
+// the round trip is the sum. If no repetition helps, the error is Unreachable.
+//
 // Where to wrap, from the outside in:
 //
 //	circuit breaker > retries > Wrap > tracing, authentication > http.Transport
@@ -52,11 +58,12 @@ func WithVerdict(v Verdict) Option {
 //
 // A request that went out is judged once, by the Verdict; Config.Classify is not
 // consulted. Not judged, but counted as Aborted, are requests that the caller
-// cancelled before there was a response, and those in which rt or the Verdict
-// panicked; the panic goes on. A deadline or http.Client.Timeout that ends the
-// request is not a cancellation: the downstream had it for all that time. Judged
-// Reached, it is reported by ObserveTruncated. An undefined Outcome counts as
-// Reached.
+// cancelled before there was a response, those that a limiter further in refused
+// (agilelimiter.IsRefusal), and those in which rt or the Verdict panicked; the
+// panic goes on, and a response that is there is closed. A deadline,
+// http.Client.Timeout or a cancellation whose cause is a time-out is not a
+// cancellation: the downstream had the request for all that time. Judged Reached,
+// it is reported by ObserveTruncated. An undefined Outcome counts as Reached.
 //
 // The request is handed on as it is, and so are the response with its Body and
 // the error. Only what the contract of RoundTripper rules out is set right: a
@@ -94,14 +101,19 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	judged := false
+	var resp *http.Response
 	// Deferred, so that a panic or Goexit in the transport or the verdict ends
-	// the call too. It is not recovered.
+	// the call too. It is not recovered. A response is then lost to the caller, so
+	// it is closed here.
 	defer func() {
 		if !judged {
 			t.lim.Record(agilelimiter.Aborted, t.lim.Elapsed()-start)
+			if resp != nil && resp.Body != nil {
+				resp.Body.Close()
+			}
 		}
 	}()
-	resp, err := t.base.RoundTrip(req)
+	resp, err = t.base.RoundTrip(req)
 	d := t.lim.Elapsed() - start
 	if resp != nil && err != nil {
 		if resp.Body != nil {
@@ -129,8 +141,11 @@ func (t *transport) judge(req *http.Request, resp *http.Response, err error, d t
 	timedOut := false
 	if err != nil {
 		var cancelled bool
-		if cancelled, timedOut = ended(req, err); cancelled {
+		if cancelled, timedOut = ended(req, err); cancelled || agilelimiter.IsRefusal(err) {
 			return agilelimiter.Aborted, false
+		}
+		if timedOut {
+			err = asTimeout(err)
 		}
 	}
 	o = t.verdict(resp, err, d)
@@ -143,11 +158,8 @@ func (t *transport) judge(req *http.Request, resp *http.Response, err error, d t
 // comes first names the error, "net/http: request canceled" among them.
 func ended(req *http.Request, err error) (cancelled, timedOut bool) {
 	ctx := req.Context()
-	switch ctx.Err() {
-	case context.Canceled:
-		return true, false
-	case context.DeadlineExceeded:
-		return false, true
+	if cancelled, timedOut = agilelimiter.Interrupted(ctx); cancelled || timedOut {
+		return cancelled, timedOut
 	}
 	select {
 	//lint:ignore SA1019 http.Client.Timeout sets it
@@ -161,6 +173,25 @@ func ended(req *http.Request, err error) (cancelled, timedOut bool) {
 	// hedged attempts, say.
 	return errors.Is(err, context.Canceled), agilelimiter.IsTimeout(err)
 }
+
+// asTimeout returns err as the Verdict shall see it when the request's time is
+// over.
+func asTimeout(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return context.DeadlineExceeded
+	case agilelimiter.IsTimeout(err):
+		return err
+	}
+	return timeoutError{err}
+}
+
+// timeoutError is an error that does not know itself that it is a time-out.
+type timeoutError struct{ error }
+
+func (e timeoutError) Unwrap() error        { return e.error }
+func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+func (e timeoutError) Timeout() bool        { return true }
 
 // CloseIdleConnections makes http.Client.CloseIdleConnections reach the
 // transport below.

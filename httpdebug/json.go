@@ -53,6 +53,7 @@ type statsReport struct {
 	Unreachable  uint64  `json:"unreachable"`
 	Aborted      uint64  `json:"aborted"`
 	Truncated    uint64  `json:"truncated"`
+	Overflow     uint64  `json:"overflow"`
 	ThrottleWait float64 `json:"throttle_wait_seconds"`
 	Ticks        uint64  `json:"ticks"`
 }
@@ -121,7 +122,7 @@ func statsOf(s *agilelimiter.Stats) statsReport {
 		P50: s.P50.Seconds(), P99: s.P99.Seconds(),
 		Fast: s.Fast.Seconds(), Baseline: s.Baseline.Seconds(), Window: s.Window.Seconds(),
 		Admitted: s.Admitted, Shed: s.Shed,
-		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated,
+		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated, Overflow: s.Overflow,
 		ThrottleWait: s.ThrottleWait.Seconds(), Ticks: s.Ticks,
 	}
 }

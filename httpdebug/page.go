@@ -39,8 +39,12 @@ func New() *Page { return &Page{started: time.Now()} }
 // Watch adds a Limiter to the page under name and returns cfg with an OnTick
 // that records each step and then calls cfg's own OnTick, if any. The result is
 // for one agilelimiter.New. Recording a step costs well under a microsecond and
-// never waits for a request. Watch panics if name is empty or taken.
+// never waits for a request. Watch panics if name is empty or taken, and with the
+// error of cfg.Validate as New would; the name stays free then.
 func (p *Page) Watch(name string, cfg agilelimiter.Config) agilelimiter.Config {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
 	r := newRecorder(identity{name, "rate", "req/s", cfg.Anchor, cfg.Tick, cfg.SLOTarget}, cfg.Clock, &p.seq)
 	p.add(r)
 	cfg.OnTick = r.onTick(cfg.OnTick)
@@ -50,6 +54,9 @@ func (p *Page) Watch(name string, cfg agilelimiter.Config) agilelimiter.Config {
 // WatchConcurrency is Watch for a ConcurrencyLimiter; the two share one space of
 // names.
 func (p *Page) WatchConcurrency(name string, cfg agilelimiter.ConcurrencyConfig) agilelimiter.ConcurrencyConfig {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
 	r := newRecorder(identity{name, "limit", "calls", cfg.Anchor, cfg.Tick, cfg.SLOTarget}, cfg.Clock, &p.seq)
 	p.add(r)
 	cfg.OnTick = r.onTick(cfg.OnTick)

@@ -43,6 +43,7 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	unreachable            finished calls that were never worked on, since New
 //	aborted                finished calls that prove nothing, since New
 //	truncated              those of reached that a time-out ended, since New
+//	overflow               those of reached that took longer than an hour, since New
 //	throttle_wait_seconds  time that admitted callers spent waiting, together, since New
 //	ticks                  controller steps since New
 //	decisions              object: steps since New by decision, every name present
@@ -110,6 +111,7 @@ type statsJSON struct {
 	Unreachable  uint64            `json:"unreachable"`
 	Aborted      uint64            `json:"aborted"`
 	Truncated    uint64            `json:"truncated"`
+	Overflow     uint64            `json:"overflow"`
 	ThrottleWait seconds           `json:"throttle_wait_seconds"`
 	Ticks        uint64            `json:"ticks"`
 	Decisions    map[string]uint64 `json:"decisions"`
@@ -129,7 +131,7 @@ func newStatsJSON(lim Source) statsJSON {
 		Baseline: seconds(s.Baseline), Fast: seconds(s.Fast), Window: seconds(s.Window),
 		PeakInFlight: s.PeakInFlight, Binding: s.Binding,
 		Admitted: s.Admitted, Shed: s.Shed,
-		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated,
+		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated, Overflow: s.Overflow,
 		ThrottleWait: seconds(s.ThrottleWait),
 		Ticks:        s.Ticks, Decisions: make(map[string]uint64, len(s.Decisions)),
 	}

@@ -53,7 +53,7 @@ func TestStatsFields(t *testing.T) {
 		P50: 20 * time.Millisecond, P99: 1500 * time.Millisecond, Baseline: 250 * time.Microsecond,
 		Fast: time.Second, Window: time.Nanosecond,
 		PeakInFlight: 9, Binding: true,
-		Admitted: 1, Shed: 2, Reached: 1 << 53, Unreachable: 4, Aborted: 5, Truncated: 6,
+		Admitted: 1, Shed: 2, Reached: 1 << 53, Unreachable: 4, Aborted: 5, Truncated: 6, Overflow: 9,
 		ThrottleWait: 90 * time.Second, Ticks: 8,
 	}
 	for d := range s.Decisions {
@@ -69,7 +69,7 @@ func TestStatsFields(t *testing.T) {
 		"p50_seconds": 0.02, "p99_seconds": 1.5, "baseline_seconds": 0.00025,
 		"fast_seconds": 1.0, "window_seconds": 1e-9,
 		"peak_in_flight": 9.0, "binding": true,
-		"admitted": 1.0, "shed": 2.0, "reached": float64(1 << 53), "unreachable": 4.0, "aborted": 5.0, "truncated": 6.0,
+		"admitted": 1.0, "shed": 2.0, "reached": float64(1 << 53), "unreachable": 4.0, "aborted": 5.0, "truncated": 6.0, "overflow": 9.0,
 		"throttle_wait_seconds": 90.0, "ticks": 8.0,
 		"decisions": decisions,
 	}

@@ -110,8 +110,8 @@ func (c *call) finish(err error) {
 		d := c.lim.Elapsed() - c.start
 		found := aborted
 		defer func() { found.report(c.lim, d) }() // a panicking verdict is no evidence either
-		if cause := c.ctx.Err(); err == nil || cause != context.Canceled {
-			found = judge(c.verdict, err, cause == context.DeadlineExceeded, d)
+		if cancelled, timedOut := agilelimiter.Interrupted(c.ctx); err == nil || !cancelled {
+			found = judge(c.verdict, err, timedOut, d)
 		}
 	})
 }

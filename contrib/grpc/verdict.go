@@ -13,8 +13,8 @@ import (
 // Verdict says what one finished call proves. code is the status code of err,
 // codes.OK for nil, and codes.DeadlineExceeded where the call's deadline ended it
 // and err says Canceled; d is the time from the slot to the end. It runs once per
-// call that was admitted and not cancelled by its caller, outside every lock. A
-// panic in it passes on, and the call counts as Aborted.
+// call that was admitted, not cancelled by its caller and not refused by a limiter
+// further in (agilelimiter.IsRefusal), outside every lock. A panic in it passes on, and the call counts as Aborted.
 //
 // To extend a default verdict, judge what you know and leave it the rest:
 //
@@ -74,9 +74,10 @@ type finding struct {
 var aborted = finding{outcome: agilelimiter.Aborted}
 
 // judge applies v to a call that its caller has not cancelled. timedOut says
-// that the call's own deadline ended it. A nil v means no evidence.
+// that the call's own deadline ended it. A nil v means no evidence, and so does
+// a refusal of a limiter further in.
 func judge(v Verdict, err error, timedOut bool, d time.Duration) finding {
-	if v == nil {
+	if v == nil || err != nil && agilelimiter.IsRefusal(err) {
 		return aborted
 	}
 	code := codeOf(err)

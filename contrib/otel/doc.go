@@ -35,6 +35,7 @@
 //	agilelimiter.shed                 {request}    counter  calls refused, or that gave up waiting
 //	agilelimiter.samples              {request}    counter  calls that ended with a latency
 //	agilelimiter.truncated            {request}    counter  those that their time-out ended
+//	agilelimiter.overflow             {request}    counter  those that took longer than an hour
 //	agilelimiter.unreachable          {request}    counter  calls that never arrived
 //	agilelimiter.aborted              {request}    counter  calls without evidence
 //	agilelimiter.wait                 s            counter  time spent waiting for slots; rate only

@@ -39,7 +39,7 @@ func busyStats() agilelimiter.Stats {
 		Target: 37.5, Min: 5, Max: 200, InFlight: 4, Waiting: 6, PeakInFlight: 9, Binding: true, Samples: 12,
 		P50: 20 * time.Millisecond, P99: 90 * time.Millisecond,
 		Baseline: 18 * time.Millisecond, Fast: 21 * time.Millisecond, Window: 36 * time.Millisecond,
-		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Unreachable: 25, Aborted: 21,
+		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Overflow: 3, Unreachable: 25, Aborted: 21,
 		ThrottleWait: 1500 * time.Millisecond,
 	}
 	s.Decisions[agilelimiter.Probe] = 60
@@ -135,6 +135,7 @@ func common(limiter string) map[string]point {
 		"shed":              {"{request}", "counter", 30},
 		"samples":           {"{request}", "counter", 950},
 		"truncated":         {"{request}", "counter", 8},
+		"overflow":          {"{request}", "counter", 3},
 		"unreachable":       {"{request}", "counter", 25},
 		"aborted":           {"{request}", "counter", 21},
 	}

@@ -121,6 +121,7 @@ func (e *Exporter) makeInstruments(meter metric.Meter) ([]metric.Observable, err
 	b.counter("shed", "Calls refused, and those that gave up while waiting.", func(r *reading) uint64 { return r.Shed })
 	b.counter("samples", "Calls that ended with a latency.", func(r *reading) uint64 { return r.Reached })
 	b.counter("truncated", "Calls that ended with a latency because their own time-out ended them.", func(r *reading) uint64 { return r.Truncated })
+	b.counter("overflow", "Calls that ended with a latency of more than an hour.", func(r *reading) uint64 { return r.Overflow })
 	b.counter("unreachable", "Calls that never arrived or were refused without any work.", func(r *reading) uint64 { return r.Unreachable })
 	b.counter("aborted", "Calls that say nothing about the resource.", func(r *reading) uint64 { return r.Aborted })
 	b.secondsCounter("wait", "Time that admitted callers together spent waiting for a slot.",

@@ -110,10 +110,10 @@ type collector struct {
 	slo     time.Duration
 	metrics []metric
 
-	quantiles, decisions *prometheus.Desc
+	decisions *prometheus.Desc
 }
 
-// metric is a series with one value: all but the two that have a label more.
+// metric is a series with one value: all but the one that has a label more.
 type metric struct {
 	desc *prometheus.Desc
 	typ  prometheus.ValueType
@@ -167,15 +167,19 @@ func (c *collector) describe(name string) {
 	gauge("fast_latency_seconds", "Latency now, smoothed.", func(s *stats) float64 { return known(s.Fast) })
 	gauge("window_latency_seconds", "Tolerated latency: at or above it the limiter backs off.",
 		func(s *stats) float64 { return known(s.Window) })
+	gauge("p50_latency_seconds", "Median latency of the last tick.", func(s *stats) float64 { return known(s.P50) })
+	gauge("p99_latency_seconds", "99th percentile of the latencies of the last tick.",
+		func(s *stats) float64 { return known(s.P99) })
 	counter("admitted_total", "Calls let through.", func(s *stats) float64 { return float64(s.Admitted) })
 	counter("shed_total", "Calls refused, and those that gave up while waiting.", func(s *stats) float64 { return float64(s.Shed) })
 	counter("samples_total", "Calls that ended with a latency.", func(s *stats) float64 { return float64(s.Reached) })
 	counter("truncated_total", "Calls that ended with a latency because their own time-out ended them.",
 		func(s *stats) float64 { return float64(s.Truncated) })
+	counter("overflow_total", "Calls that ended with a latency of more than an hour.",
+		func(s *stats) float64 { return float64(s.Overflow) })
 	counter("unreachable_total", "Calls that never arrived or were refused without any work.",
 		func(s *stats) float64 { return float64(s.Unreachable) })
 	counter("aborted_total", "Calls that say nothing about the resource.", func(s *stats) float64 { return float64(s.Aborted) })
-	c.quantiles = desc("tick_latency_seconds", "Latencies of the last tick; the sum is not known.")
 	c.decisions = desc("decisions_total", "Steps of the controller by reason.", "decision")
 }
 
@@ -191,7 +195,6 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range c.metrics {
 		out <- m.desc
 	}
-	out <- c.quantiles
 	out <- c.decisions
 }
 
@@ -202,8 +205,6 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(m.desc, m.typ, v)
 		}
 	}
-	out <- prometheus.MustNewConstSummary(c.quantiles, s.Reached, math.NaN(),
-		map[float64]float64{0.5: known(s.P50), 0.99: known(s.P99)})
 	for d, n := range s.Decisions {
 		out <- prometheus.MustNewConstMetric(c.decisions, prometheus.CounterValue, float64(n), agilelimiter.Decision(d).String())
 	}
