@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// notCounted stands for the calls in flight where the actuator does not count
-// them: they are then those admitted less those recorded.
-const notCounted = -1
-
 // flight counts the open calls by when they were admitted. A call costs one
 // atomic add at each end.
 //
