@@ -135,7 +135,7 @@ func (c *core) stats() Stats {
 		s.Ticks += n
 	}
 	c.act.report(&s)
-	c.rec.report(&s)
+	c.rec.report(&s, int(c.held.Load()))
 	return s
 }
 

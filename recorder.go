@@ -159,12 +159,13 @@ func upTo(n int, last *uint64, now uint64) int {
 	return int(taken)
 }
 
-// report fills in the counters that the recorder knows.
-func (r *recorder) report(s *Stats) {
+// report fills in the counters that the recorder knows. held is the number of
+// calls that were answered and are still in flight.
+func (r *recorder) report(s *Stats, held int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.InFlight == notCounted {
-		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())+r.unasked))
+		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())+r.unasked)) + held
 	}
 	s.Reached = r.reached + r.latencies.count()
 	s.Overflow = r.longer + uint64(r.latencies.counts[overflow].Load())
