@@ -91,7 +91,7 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 	if !known {
 		return k.target, Blind
 	}
-	k.n.update(&k.m, in, k.target <= k.min, k.cold)
+	k.n.update(&k.m, in, k.atFloor(), k.cold)
 	k.c.age(in.elapsed, k.m.latency)
 	if x, why := k.experimenting(in); why != Hold {
 		return min(x, k.bound()), why
@@ -106,6 +106,9 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 	}
 	return x, why
 }
+
+// atFloor reports that there is nothing left to cut.
+func (k *knee) atFloor() bool { return k.target <= 1.01*k.min || !k.rate && k.target < 2 }
 
 // use is what the number was used for: calls that ended per second, or calls in
 // flight.
@@ -195,7 +198,7 @@ func (k *knee) move(in tickInput) (float64, Decision) {
 	if gap < 0 && k.rate && k.m.alpha < 0.1 && k.m.latency < k.n.window && -gap < math.Sqrt(max(k.m.own, 1)) {
 		return k.target, Hold // within chance
 	}
-	roomy := k.m.latency < k.n.window/2 || k.slo == 0 && k.m.latency < 1.4*k.n.base
+	roomy := k.m.latency < max(k.n.window/2, min(1.4*k.n.base, k.n.window))
 	if gap > 0 && !late && roomy && (k.cold || k.target < k.top/2) {
 		grow := min(math.Pow(1.5, min(in.elapsed, 0.25)/0.25), 1+float64(in.reached+in.aborted)/4)
 		if k.rate { // at least one call at a time, as a limit has it

@@ -38,7 +38,7 @@ func (n *normal) update(m *measured, in tickInput, atFloor, cold bool) {
 	case n.base == 0 || n.seen < baseSamples || n.time < 3*w: // short calls end first
 		n.base = w
 	case cold, !m.binding, atFloor && m.inFlight < 1.5: // no queue of ours
-		n.base += min(0.2*m.alpha, float64(in.reached)/n.seen) * (w - n.base)
+		n.base += max(0.1*m.alpha, min(1, float64(in.reached)/n.seen)) * (w - n.base)
 	case w < n.base*(1-2/math.Sqrt(m.sumEnded)):
 		n.base += 0.5 * m.alpha * (w - n.base)
 	}
@@ -60,9 +60,12 @@ func (n *normal) update(m *measured, in tickInput, atFloor, cold bool) {
 		n.lateTime = max(0, n.lateTime-in.elapsed/4)
 		n.scale = min(1, n.scale*(1+0.1*m.alpha*4/10))
 	}
+	if atFloor && m.inFlight < 1.5 && w > n.window && w > n.foreign {
+		n.foreign = w // one call cannot wait for itself
+	}
 	n.window = max(n.window*n.scale, foreignRoom*n.foreign)
 
-	if over := (w-0.5/m.delivered)/n.window - 1; over > 0 { // half a call is what the step adds by itself
+	if over := (w-min(0.5/m.delivered, 0.3*w))/n.window - 1; over > 0 { // half a call is what the step adds by itself
 		n.hot += in.elapsed * min(1, over/hotMargin)
 	} else {
 		n.hot = 0

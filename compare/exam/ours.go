@@ -153,6 +153,9 @@ type gate struct {
 func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) limiter {
 	cfg := agilelimiter.ConcurrencyConfig{Anchor: anchor, Clock: c}
 	cfg.MinLimit, cfg.MaxLimit, cfg.InitialLimit = n.bounds(fleet)
+	if f := os.Getenv("AGL_TRACE"); f != "" {
+		cfg.OnTick = func(t agilelimiter.Stats) { fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed) }
+	}
 	if slo {
 		cfg.SLOTarget = n.spec.SLO
 	}
