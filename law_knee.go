@@ -187,6 +187,9 @@ func (k *knee) move(in tickInput) (float64, Decision) {
 		oneSigma := 1 + 1/math.Sqrt(k.m.sumEnded)
 		k.cold = !late && k.m.latency <= k.n.window*oneSigma
 	}
+	if k.slo == 0 && !k.n.known && k.m.inFlight >= 2 {
+		return k.target, Hold // from inside a queue of our own the base cannot be seen
+	}
 	want := max(k.m.delivered*k.n.window, 1)
 	gap := want + 0.5 - k.m.own
 	if k.m.mixed > 0.3 { // too many of those in flight will never be answers

@@ -7,6 +7,7 @@ import "math"
 type normal struct {
 	slo                  float64 // seconds; 0: none
 	base                 float64 // F, the latency without our queue
+	known                bool
 	seen, time           float64 // samples and seconds, until base is known
 	foreign              float64 // a latency that an experiment found not to be ours; 0: none
 	window               float64 // Wt, the latency steered to
@@ -20,7 +21,7 @@ type normal struct {
 const (
 	sloTarget   = 0.45 // of the SLO: the mean whose exponential tail leaves 98 % inside
 	staffing    = 2    // square-root staffing: the queue that keeps the workers busy
-	baseSamples = 20
+	baseSamples = 10
 	badMargin   = 0.04 // of bad calls above normal: below it a cut costs more than it saves
 	hotMargin   = 0.15 // of the window: above it a tick counts fully
 	forgetBad   = 30.0 // seconds
@@ -34,8 +35,9 @@ func (n *normal) update(m *measured, in tickInput, atFloor, cold bool) {
 	w := m.latency
 	n.seen += float64(in.reached)
 	n.time += in.elapsed
+	n.known = n.known || n.seen >= baseSamples && n.time >= 3*w // short calls end first
 	switch {
-	case n.base == 0 || n.seen < baseSamples || n.time < 3*w: // short calls end first
+	case !n.known:
 		n.base = w
 	case cold, !m.binding, atFloor && m.inFlight < 1.5: // no queue of ours
 		n.base += max(0.1*m.alpha, min(1, float64(in.reached)/n.seen)) * (w - n.base)
