@@ -348,3 +348,27 @@ func ExampleSystemClock() {
 	fmt.Println(lim.Config().Clock == agilelimiter.SystemClock())
 	// Output: true
 }
+
+// A call whose start and end lie apart, say in two callbacks: a Call carries
+// what is needed from one to the other.
+func ExampleCall() {
+	lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{
+		MaxLimit: 100, SLOTarget: 200 * time.Millisecond, Anchor: agilelimiter.AnchorKnee,
+	})
+	lim.Start()
+	defer lim.Stop()
+
+	call, err := lim.Admit(context.Background())
+	if err != nil {
+		fmt.Println("refused:", err)
+		return
+	}
+	defer call.Release() // does nothing after End
+
+	fmt.Println(lim.InFlight(), "in flight")
+	call.End(agilelimiter.Reached, call.Age())
+	fmt.Println(lim.InFlight(), "in flight,", lim.Stats().Reached, "answered")
+	// Output:
+	// 1 in flight
+	// 0 in flight, 1 answered
+}

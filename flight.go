@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// notCounted stands for the calls in flight where the actuator does not count
-// them: they are then those admitted less those recorded.
-const notCounted = -1
-
 // flight counts the open calls by when they were admitted. A call costs one
 // atomic add at each end.
 //
@@ -43,11 +39,12 @@ func (f *flight) end(epoch uint32) {
 	}
 }
 
-// at returns the epoch in which a call began that was admitted at start. It is
-// for calls driven by hand, of which only the duration is known.
+// at returns the epoch in which a call began that was admitted at start, or one
+// too old for the ring. It is for calls driven by hand, of which only the
+// duration is known.
 func (f *flight) at(start time.Duration) (epoch uint32) {
 	epoch = f.epoch.Load()
-	for range epochs - 1 {
+	for range epochs {
 		if epoch == 0 || start >= time.Duration(f.begin[epoch%epochs].Load()) {
 			break
 		}

@@ -200,6 +200,7 @@ func (p *plant) collect() {
 		w.timer.Stop()
 		<-w.ready
 		p.rate.bucket.woke(w.waiter)
+		p.rate.core.admit()
 		p.send()
 	}
 }

@@ -158,3 +158,7 @@ type Stats struct {
 	Ticks     uint64
 	Decisions [NumDecisions]uint64
 }
+
+// notCounted stands for the calls in flight where the actuator does not count
+// them: they are then those admitted less those recorded.
+const notCounted = -1

@@ -33,8 +33,8 @@
 
   const LANE = { hold: "hold", blind: "blind" };
   for (const d of ["probe", "slow_start", "recover", "resume"]) LANE[d] = "up";
-  for (const d of ["backoff", "tail_backoff", "outage"]) LANE[d] = "down";
-  for (const d of ["calibrate", "test", "restore", "drained"]) LANE[d] = "ask";
+  for (const d of ["backoff", "tail_backoff", "loss_backoff", "outage"]) LANE[d] = "down";
+  for (const d of ["test", "restore", "drained"]) LANE[d] = "ask";
 
   // A series has a key of the points, or fix, a constant of the limiter that is
   // drawn as a labelled level. The first series lies on top.
