@@ -124,19 +124,36 @@ func (l *ConcurrencyLimiter) TryTake() bool {
 // with ErrOverloaded; with a ctx that has ended already the error matches
 // ErrWait and ctx's own.
 func (l *ConcurrencyLimiter) Admit(ctx context.Context) (Call, error) {
-	start, epoch, err := l.begin(ctx)
-	if err != nil {
-		return Call{}, err
+	if err := ctx.Err(); err != nil {
+		return Call{}, &waitError{"agilelimiter: not admitted: " + err.Error(), err}
 	}
-	return Call{core: &l.core, sem: &l.sem, start: start, epoch: epoch}, nil
+	start, ok := l.take()
+	if !ok {
+		return Call{}, ErrOverloaded
+	}
+	return Call{core: &l.core, sem: &l.sem, start: start, epoch: l.admit()}, nil
 }
 
 // TryAdmit is TryTake that returns a Call.
 func (l *ConcurrencyLimiter) TryAdmit() (Call, bool) {
-	if !l.sem.tryAcquire() {
+	start, ok := l.take()
+	if !ok {
 		return Call{}, false
 	}
-	return Call{core: &l.core, sem: &l.sem, start: l.time.now(), epoch: l.admit()}, true
+	return Call{core: &l.core, sem: &l.sem, start: start, epoch: l.admit()}, true
+}
+
+// take takes a slot and returns when that was. A Clock of the user's may panic,
+// so it is read before there is a slot to lose. The system's is not read for
+// those who are refused.
+func (l *ConcurrencyLimiter) take() (start time.Duration, ok bool) {
+	if !l.time.system {
+		start = l.time.now()
+	}
+	if ok = l.sem.tryAcquire(); ok && l.time.system {
+		start = l.time.now()
+	}
+	return start, ok
 }
 
 // Release gives back the slot of a TryTake. It panics without a matching
@@ -180,19 +197,3 @@ func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.inForce().con
 // goes back. The difference of two is a duration to Observe, for one monotonic
 // read each: for adapters whose limiter may run on a virtual clock.
 func (l *ConcurrencyLimiter) Elapsed() time.Duration { return l.time.now() }
-
-func (l *ConcurrencyLimiter) begin(ctx context.Context) (start time.Duration, epoch uint32, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, 0, &waitError{"agilelimiter: not admitted: " + err.Error(), err}
-	}
-	if !l.sem.tryAcquire() {
-		return 0, 0, ErrOverloaded
-	}
-	return l.time.now(), l.admit(), nil
-}
-
-func (l *ConcurrencyLimiter) end(start time.Duration, epoch uint32, o Outcome, truncated bool) {
-	now := l.time.now()
-	l.sem.release()
-	l.answer(epoch, o, now-start, truncated)
-}

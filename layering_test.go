@@ -28,9 +28,10 @@ var layers = map[string]int{
 	"law_measure.go": 4,
 	"law_normal.go":  5,
 	"law_ceiling.go": 6, "law_experiment.go": 6, "law_knee.go": 6,
-	"core.go": 7,
-	"call.go": 8, "do.go": 8,
-	"limiter.go": 9, "concurrency.go": 9,
+	"core.go":    7,
+	"call.go":    8,
+	"do.go":      9,
+	"limiter.go": 10, "concurrency.go": 10,
 }
 
 // parts are the files that one type is divided into: they may use each other.

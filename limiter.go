@@ -138,12 +138,6 @@ func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
 	return l.time.wall(slot), nil
 }
 
-// Begin is TakeContext for callers who measure with Elapsed.
-func (l *Limiter) Begin(ctx context.Context) (start time.Duration, err error) {
-	start, _, err = l.begin(ctx)
-	return start, err
-}
-
 // Admit is TakeContext that returns a Call: it knows when the call was admitted,
 // and takes its outcome. It refuses as TakeContext does.
 func (l *Limiter) Admit(ctx context.Context) (Call, error) {
@@ -218,14 +212,3 @@ func (l *Limiter) Config() Config { return l.inForce().config() }
 // back. The difference of two is a round trip to Observe, for one monotonic
 // read each: for adapters whose limiter may run on a virtual clock.
 func (l *Limiter) Elapsed() time.Duration { return l.time.now() }
-
-func (l *Limiter) begin(ctx context.Context) (start time.Duration, epoch uint32, err error) {
-	if _, start, err = l.bucket.take(ctx, true); err != nil {
-		return 0, 0, err
-	}
-	return start, l.admit(), nil
-}
-
-func (l *Limiter) end(start time.Duration, epoch uint32, o Outcome, truncated bool) {
-	l.answer(epoch, o, l.time.now()-start, truncated)
-}

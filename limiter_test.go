@@ -378,17 +378,3 @@ func TestOneLimiterFitsInto4KB(t *testing.T) {
 		t.Errorf("a ConcurrencyLimiter takes %d bytes", n)
 	}
 }
-
-func TestBeginReturnsTheSlotOnTheClockOfElapsed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := fixed(10, nil)
-		for want := range 3 {
-			start, err := l.Begin(t.Context())
-			if err != nil || start != time.Duration(want)*100*time.Millisecond || start != l.Elapsed() {
-				t.Errorf("Begin returned %v, %v at %v", start, err, l.Elapsed())
-			}
-			l.Observe(l.Elapsed() - start)
-		}
-		wantOutcomes(t, l, outcomes{admitted: 3, reached: 3})
-	})
-}

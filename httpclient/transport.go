@@ -97,28 +97,37 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	start, err := t.lim.Begin(req.Context())
-	if err != nil {
+	// The call stays on the stack, unless it outlives this function in a body.
+	var here agilelimiter.Call
+	call := &here
+	var b *body
+	if t.untilBody {
+		b = new(body)
+		call = &b.call
+	}
+	var err error
+	if *call, err = t.lim.Admit(req.Context()); err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
-	judged := false
+	ended := false
 	var resp *http.Response
 	// Deferred, so that a panic or Goexit in the transport or the verdict ends
 	// the call too. It is not recovered. A response is then lost to the caller, so
 	// it is closed here.
 	defer func() {
-		if !judged {
-			t.lim.Record(agilelimiter.Aborted, t.lim.Elapsed()-start)
+		if !ended {
+			defer call.Release() // where it is the Clock that panics
 			if resp != nil && resp.Body != nil {
-				resp.Body.Close()
+				defer resp.Body.Close()
 			}
+			call.End(agilelimiter.Aborted, call.Age())
 		}
 	}()
 	resp, err = t.base.RoundTrip(req)
-	d := t.lim.Elapsed() - start
+	d := call.Age()
 	if resp != nil && err != nil {
 		if resp.Body != nil {
 			resp.Body.Close()
@@ -131,12 +140,17 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	outcome, truncated := t.judge(req, resp, err, d)
-	judged = true
-	if t.untilBody && holds(resp) {
-		resp.Body = &body{ReadCloser: resp.Body, lim: t.lim, outcome: outcome, truncated: truncated, d: d}
-	} else {
-		report(t.lim, outcome, truncated, d)
+	switch {
+	case truncated:
+		call.EndTruncated(d)
+	case b != nil && holds(resp):
+		call.Answer(outcome, d)
+		b.ReadCloser = resp.Body
+		resp.Body = b
+	default:
+		call.End(outcome, d)
 	}
+	ended = true
 	if resp == nil && err == nil {
 		// http.Client would blame this package for it.
 		err = fmt.Errorf("agilelimiter/httpclient: %T returned neither a response nor an error", t.base)

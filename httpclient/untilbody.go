@@ -3,31 +3,25 @@ package httpclient
 import (
 	"io"
 	"net/http"
-	"sync/atomic"
-	"time"
 
 	"agilelimiter"
 )
 
 // UntilBody makes a request count as in flight until its response's body has
 // ended: read to its end, failed in the middle, or closed, whichever comes first.
-// The sample stays the time to the header; it is fed back when the body ends.
-// Without this option both end with the header, and streams of minutes show as
-// nothing in flight.
+// The sample stays the time to the header, and is fed back at the header. Without
+// this option both end with the header, and streams of minutes show as nothing in
+// flight.
 //
 // A body that is never closed nor read to its end stays in flight for ever, as it
 // keeps its connection for ever; Stats.InFlight shows it. An upgraded connection
 // (101) ends with its header: its Body is a connection, and is handed on as it is.
 func UntilBody() Option { return func(t *transport) { t.untilBody = true } }
 
-// body ends the call when the body ends.
+// body releases the call when the body ends.
 type body struct {
 	io.ReadCloser
-	lim       *agilelimiter.Limiter
-	outcome   agilelimiter.Outcome
-	truncated bool
-	d         time.Duration
-	ended     atomic.Bool
+	call agilelimiter.Call
 }
 
 // holds reports whether resp has a body to wait for.
@@ -38,27 +32,12 @@ func holds(resp *http.Response) bool {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.end()
+		b.call.Release()
 	}
 	return n, err
 }
 
 func (b *body) Close() error {
-	defer b.end() // closing may panic, and may wait for the rest of the body
+	defer b.call.Release() // closing may panic, and may wait for the rest of the body
 	return b.ReadCloser.Close()
-}
-
-func (b *body) end() {
-	if !b.ended.Swap(true) {
-		report(b.lim, b.outcome, b.truncated, b.d)
-	}
-}
-
-// report ends a call.
-func report(lim *agilelimiter.Limiter, o agilelimiter.Outcome, truncated bool, d time.Duration) {
-	if truncated {
-		lim.ObserveTruncated(d)
-		return
-	}
-	lim.Record(o, d)
 }

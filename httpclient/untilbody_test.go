@@ -61,8 +61,8 @@ func TestUntilBodyEnds(t *testing.T) { // FR16
 			t.Fatal(err)
 		}
 		clock.Advance(20 * time.Second)
-		if lim.InFlight() != 1 || lim.Stats().Reached != 0 {
-			t.Errorf("%s: %d in flight before the end of the body, want 1", name, lim.InFlight())
+		if s := lim.Stats(); s.InFlight != 1 || s.Reached != 1 {
+			t.Errorf("%s: %d in flight and %d reached before the end of the body, want 1 and 1", name, s.InFlight, s.Reached)
 		}
 		tt.end(t, resp.Body)
 		wantCounts(t, lim, counts{Admitted: 1, Reached: 1})

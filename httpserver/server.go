@@ -155,27 +155,29 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.lim.TryTake() {
+	call, ok := h.lim.TryAdmit()
+	if !ok {
 		h.shed(w, r)
 		return
 	}
-	start := h.lim.Elapsed()
-	var d time.Duration
-	outcome, truncated := agilelimiter.Aborted, false
+	ended := false
 	// Deferred, so that a panic or Goexit gives the slot back too, without
 	// evidence. It is not recovered.
 	defer func() {
-		h.lim.Release()
-		if truncated {
-			h.lim.ObserveTruncated(d)
-		} else {
-			h.lim.Record(outcome, d)
+		if !ended {
+			defer call.Release() // where it is the Clock that panics
+			call.End(agilelimiter.Aborted, call.Age())
 		}
 	}()
 	watched, watch := observe(w, r)
 	h.next.ServeHTTP(watched, r)
-	d = h.lim.Elapsed() - start
-	outcome, truncated = h.judge(r, watch, d)
+	d := call.Age()
+	if outcome, truncated := h.judge(r, watch, d); truncated {
+		call.EndTruncated(d)
+	} else {
+		call.End(outcome, d)
+	}
+	ended = true
 }
 
 // judge returns what a finished request proves; truncated stands for Reached

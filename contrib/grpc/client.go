@@ -87,12 +87,12 @@ func newClient(lim *agilelimiter.Limiter, opts []ClientOption) evidence {
 	return e
 }
 
-// call is a call that has a slot. Its end is reported once, whoever comes first.
+// call is a call that has a slot. It is judged once, whoever comes first.
 type call struct {
+	agilelimiter.Call
 	ctx      context.Context
 	lim      *agilelimiter.Limiter
 	verdict  Verdict
-	start    time.Duration
 	maxPause time.Duration // 0: pushback is not read
 	trailer  metadata.MD   // filled in by grpc-go before the call ends
 	once     sync.Once
@@ -100,11 +100,12 @@ type call struct {
 
 // begin waits for a slot.
 func (e *evidence) begin(ctx context.Context, lim *agilelimiter.Limiter, v Verdict) (*call, error) {
-	start, err := lim.Begin(ctx)
-	if err != nil {
+	c := &call{ctx: ctx, lim: lim, verdict: v, maxPause: e.maxPause}
+	var err error
+	if c.Call, err = lim.Admit(ctx); err != nil {
 		return nil, refusedWait(err)
 	}
-	return &call{ctx: ctx, lim: lim, verdict: v, start: start, maxPause: e.maxPause}, nil
+	return c, nil
 }
 
 // withTrailer adds to the options of a call what its end needs.
@@ -118,21 +119,28 @@ func (c *call) withTrailer(opts []grpc.CallOption) []grpc.CallOption {
 // finish ends the call with the error that the caller sees.
 func (c *call) finish(err error) {
 	c.once.Do(func() {
-		d := c.lim.Elapsed() - c.start
+		ended := false
+		defer func() {
+			if !ended {
+				abort(&c.Call) // a panicking verdict is no evidence
+			}
+		}()
+		d := c.Age()
 		if c.maxPause > 0 && err != nil {
 			if pause := pauseFor(err, c.trailer, c.maxPause); pause > 0 {
 				c.lim.Pause(pause)
 			}
 		}
 		found := aborted
-		defer func() { found.report(c.lim, d) }() // a panicking verdict is no evidence either
 		if cancelled, timedOut := agilelimiter.Interrupted(c.ctx); err == nil || !cancelled {
 			found = judge(c.verdict, err, timedOut, d)
 		}
+		found.end(&c.Call, d)
+		ended = true
 	})
 }
 
 // abandon ends the call without evidence, if nothing else has.
 func (c *call) abandon() {
-	c.once.Do(func() { aborted.report(c.lim, c.lim.Elapsed()-c.start) })
+	c.once.Do(func() { abort(&c.Call) })
 }

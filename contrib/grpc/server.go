@@ -104,28 +104,31 @@ func spread(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // serve runs handle if there is room and returns its error, or else refuses.
 func (s *server) serve(ctx context.Context, v Verdict, setTrailer func(metadata.MD), handle func() error) error {
-	if !s.lim.TryTake() {
+	call, ok := s.lim.TryAdmit()
+	if !ok {
 		err, pushback := s.refuse()
 		if pushback != nil {
 			setTrailer(pushback)
 		}
 		return err
 	}
-	start := s.lim.Elapsed()
+	ended := false
 	patience := budgetOf(ctx)
-	found, d := aborted, time.Duration(0)
 	// Deferred, so that a panic or Goexit in the handler or the verdict frees the
 	// slot too. It is not recovered.
 	defer func() {
-		s.lim.Release()
-		found.report(s.lim, d)
+		if !ended {
+			abort(&call)
+		}
 	}()
 	err := handle()
-	d = s.lim.Elapsed() - start
-	cancelled, timedOut := departed(ctx, patience)
-	if !cancelled {
+	d := call.Age()
+	found := aborted
+	if cancelled, timedOut := departed(ctx, patience); !cancelled {
 		found = judge(v, err, timedOut, d)
 	}
+	found.end(&call, d)
+	ended = true
 	return err
 }
 

@@ -99,18 +99,19 @@ func codeOf(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// sink is what both limiters take evidence by.
-type sink interface {
-	Record(agilelimiter.Outcome, time.Duration)
-	ObserveTruncated(time.Duration)
+// end ends c with what it proves.
+func (f finding) end(c *agilelimiter.Call, d time.Duration) {
+	if f.truncated {
+		c.EndTruncated(d)
+	} else {
+		c.End(f.outcome, d)
+	}
 }
 
-func (f finding) report(to sink, d time.Duration) {
-	if f.truncated {
-		to.ObserveTruncated(d)
-	} else {
-		to.Record(f.outcome, d)
-	}
+// abort ends c without evidence, unless it has ended.
+func abort(c *agilelimiter.Call) {
+	defer c.Release() // where it is the Clock that panics
+	c.End(agilelimiter.Aborted, c.Age())
 }
 
 // budget is the time that a call's context leaves it when it starts.
