@@ -617,6 +617,54 @@ func TestAPanickingClockLeavesTheLimiterUsable(t *testing.T) {
 	}
 }
 
+// A Clock that panics costs no slot: not where a call is admitted, and not where
+// it ends.
+func TestAPanickingClockCostsNoSlot(t *testing.T) {
+	for _, shadow := range []bool{false, true} {
+		for _, anchor := range []Anchor{AnchorBaseline, AnchorKnee} {
+			panics := false
+			l := NewConcurrency(ConcurrencyConfig{MinLimit: 3, MaxLimit: 3, Anchor: anchor, Shadow: shadow,
+				Clock: hookedClock{NewVirtualClock(epoch), func() {
+					if panics {
+						panic("broken")
+					}
+				}}})
+			if shadow {
+				l.Pause(time.Hour) // its end is looked up for each call
+			}
+			call, err := l.Admit(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, use := range map[string]func(){
+				"Admit":    func() { panics = true; l.Admit(t.Context()) },
+				"TryAdmit": func() { panics = true; l.TryAdmit() },
+				"Do":       func() { l.Do(func() error { panics = true; return nil }) },
+				"Age":      func() { panics = true; call.Age() },
+			} {
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("%s: the panic did not pass on", name)
+						}
+					}()
+					use()
+				}()
+				if n := l.InFlight(); n != 1 {
+					t.Errorf("%s: %d in flight after the panic, want the one call that is open", name, n)
+				}
+				panics = false
+			}
+			panics = true
+			call.End(Reached, ms)
+			panics = false
+			if s := l.Stats(); s.InFlight != 0 || s.Reached != 1 {
+				t.Errorf("the end of a call while the Clock panics: %d in flight, %d reached; want 0 and 1", s.InFlight, s.Reached)
+			}
+		}
+	}
+}
+
 // hookedClock runs a hook before each reading.
 type hookedClock struct {
 	*VirtualClock

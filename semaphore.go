@@ -110,14 +110,14 @@ func (s *semaphore) enforce() {
 	s.limit.Store(limit)
 }
 
-// enter books a call that was admitted in shadow.
-func (s *semaphore) enter() {
-	over := s.until.Load() == 0 || s.resume()
+// enter books a call that was admitted in shadow. paused: it would have met a
+// pause.
+func (s *semaphore) enter(paused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !s.shadow: // switched off just now
-	case over && math.Round(s.inside) < max(1, math.Floor(s.target)):
+	case !paused && math.Round(s.inside) < max(1, math.Floor(s.target)):
 		s.inside++
 	default:
 		s.wouldShed++
@@ -178,12 +178,14 @@ func (s *semaphore) tryAcquire() bool {
 			s.shed.Add(1)
 			return false
 		}
+		// In front of the slot: the Clock may panic.
+		paused := limit == unlimited && s.until.Load() != 0 && !s.resume()
 		if s.word.CompareAndSwap(word, word+oneAdmitted) {
 			if open := int64(word&inFlight) + 1; open > s.peak.Load() {
 				s.raisePeak(open)
 			}
 			if limit == unlimited {
-				s.enter()
+				s.enter(paused)
 			}
 			return true
 		}
