@@ -46,22 +46,22 @@ type bucket struct {
 	head, tail *waiter
 	waiting    int
 	free       *waiter // linked by next
-	freed      int
-	timer      Timer // for the head's slot, armed exactly while somebody waits;
+	timer      Timer   // for the head's slot, armed exactly while somebody waits;
 	// its Stop and Reset are the one foreign code that runs under mu, see Clock
-	armed bool
 
 	admitted, shed uint64
 	waited         time.Duration
-	shadow         bool
 	queue          shadowQueue // that would stand in front of the rate
 	wouldWait      uint64
 	wouldShed      uint64
-	paused         bool          // a pause was in force since the last drain
 	worst          time.Duration // the worst lateness since the last drain
 	lateness       time.Duration // that of the last drain
 	lost           time.Duration // lateness beyond maxLateness, since New
-	refused        bool          // somebody was refused or gave up since the last drain
+	freed          uint8         // waiters in free
+	armed          bool
+	shadow         bool
+	paused         bool // a pause was in force since the last drain
+	refused        bool // somebody was refused or gave up since the last drain
 }
 
 // waiter is one caller in the queue. ready carries one token per grant.

@@ -224,6 +224,11 @@ type params struct {
 	clock    Clock
 	tick     time.Duration
 
+	*knobs // constant; all 0 under AnchorKnee
+}
+
+// knobs are those of the seed law. They lie apart because AnchorKnee has none.
+type knobs struct {
 	fastHalfLife, slowHalfLife time.Duration
 	inflation, deadband        float64
 	gain, upStep, downStep     float64
@@ -231,6 +236,8 @@ type params struct {
 	maxBaselineRise            float64
 	backoffTicks, recoverTicks int
 }
+
+var noKnobs knobs
 
 // names are the fields that the two configs call differently, and the least
 // and the largest value that they may have.
@@ -266,12 +273,14 @@ func (c Config) resolve() (params, error) {
 		maxWaiting: c.MaxWaiting, maxLateness: orDefault(c.MaxLateness, 20*time.Millisecond),
 		slo: c.SLOTarget, anchor: c.Anchor, shadow: c.Shadow,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
-		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
-		inflation: c.TargetInflation, deadband: c.Deadband,
-		gain: c.Gain, upStep: c.UpStep, downStep: c.DownStep,
-		slowStartGain: c.SlowStartGain, recoverRamp: c.RecoverRamp,
-		maxBaselineRise: c.MaxBaselineRise,
-		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
+		knobs: &knobs{
+			fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
+			inflation: c.TargetInflation, deadband: c.Deadband,
+			gain: c.Gain, upStep: c.UpStep, downStep: c.DownStep,
+			slowStartGain: c.SlowStartGain, recoverRamp: c.RecoverRamp,
+			maxBaselineRise: c.MaxBaselineRise,
+			backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
+		},
 	}
 	err := p.fill(rateNames)
 	var faults faultList
@@ -302,12 +311,14 @@ func (c ConcurrencyConfig) resolve() (params, error) {
 		min: float64(c.MinLimit), max: float64(c.MaxLimit), initial: float64(c.InitialLimit),
 		slo: c.SLOTarget, anchor: c.Anchor, shadow: c.Shadow,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
-		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
-		inflation: c.TargetInflation, deadband: c.Deadband,
-		gain: c.Gain, upStep: c.UpStep, downStep: c.DownStep,
-		slowStartGain: c.SlowStartGain, recoverRamp: c.RecoverRamp,
-		maxBaselineRise: c.MaxBaselineRise,
-		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
+		knobs: &knobs{
+			fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
+			inflation: c.TargetInflation, deadband: c.Deadband,
+			gain: c.Gain, upStep: c.UpStep, downStep: c.DownStep,
+			slowStartGain: c.SlowStartGain, recoverRamp: c.RecoverRamp,
+			maxBaselineRise: c.MaxBaselineRise,
+			backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
+		},
 	}
 	return p, p.fill(limitNames)
 }
@@ -333,6 +344,7 @@ func (p *params) fill(n names) error {
 	var faults faultList
 	if p.anchor == AnchorKnee {
 		faults = p.kneeFaults()
+		p.knobs = &noKnobs
 	} else {
 		p.defaultKnobs()
 		faults = p.knobFaults()

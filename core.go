@@ -38,9 +38,9 @@ type core struct {
 	law    law
 	act    actuator
 	flight *flight // under AnchorKnee only
-	first  bool    // the next tick is the first one after a Start or a pause
 	// held counts the calls that were answered and keep their slot.
-	held atomic.Int64
+	held  atomic.Int32
+	first bool // the next tick is the first one after a Start or a pause
 
 	mu   sync.Mutex // guards last, and params.min and max against Config
 	last tickReport

@@ -187,9 +187,9 @@ func TestALimiterTakesAtMostFourKilobytes(t *testing.T) {
 		name  string
 		bytes uintptr
 	}{
-		{"Limiter", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{})},
+		{"Limiter", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{}) + unsafe.Sizeof(knobs{})},
 		{"Limiter with AnchorKnee", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(flight{})},
-		{"ConcurrencyLimiter", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{})},
+		{"ConcurrencyLimiter", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{}) + unsafe.Sizeof(knobs{})},
 		{"ConcurrencyLimiter with AnchorKnee", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(flight{})},
 	} {
 		if tt.bytes > 4096 {

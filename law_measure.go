@@ -5,7 +5,6 @@ import "math"
 // measured is what the calls showed lately: sums that decay with elapsed time,
 // and what they say.
 type measured struct {
-	slo float64 // 0: none
 	cut float64 // no call weighs more than this in the latency
 
 	// Decayed sums.
@@ -25,7 +24,6 @@ type measured struct {
 	growth              float64 // of own since the last tick
 	ownAll              float64
 	badShare            float64
-	perAnswer           float64 // calls sent for one that is answered or lost
 	stuck               int     // calls that hold a slot and are too old to say anything
 	overdueAge          float64 // an open call that is older is overdue
 	tail                float64 // p99, slowly forgotten
@@ -44,7 +42,7 @@ const (
 )
 
 func (m *measured) init(slo float64) {
-	m.slo, m.cut = slo, 60
+	m.cut = 60
 	if slo > 0 {
 		m.cut = 4 * slo
 	}
@@ -147,7 +145,6 @@ func (m *measured) conclude() {
 	m.sent = m.sumAdmitted / m.sumTime
 	m.badShare = m.sumBad / max(m.sumAnswers, 1e-9)
 	m.latency = max(m.sumLatency/m.sumEnded, minLatency)
-	m.perAnswer = m.sumAll / max(m.sumAnswers, 1e-9)
 }
 
 // silent reports that nothing ends any more: by chance ten calls would have

@@ -22,12 +22,13 @@ type recorder struct {
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
 	longer  uint64     // those of them above the histogram's range
-	drained struct{ over, truncated, unreachable, aborted, admitted uint64 }
+	// What the last drain found, modulo 2^32.
+	drained struct{ over, truncated, unreachable, aborted, admitted uint32 }
 	// Ends without an admission.
 	unasked int64
 	// The samples of thin ticks until minSettled are together.
 	thin  [minSettled - 1]uint16 // buckets
-	thinN int
+	thinN uint16
 }
 
 func (r *recorder) init(slo time.Duration) {
@@ -122,7 +123,7 @@ func (r *recorder) open(admitted, ended uint64) int {
 // settle returns the median of s if it is full, and otherwise keeps its few
 // values until there are enough for one. The values kept join a full tick too.
 func (r *recorder) settle(s *snapshot) time.Duration {
-	if s.n < minSettled && r.thinN+s.n < minSettled {
+	if s.n < minSettled && int(r.thinN)+s.n < minSettled {
 		for i, c := range s.counts {
 			for range c {
 				r.thin[r.thinN] = uint16(i)
@@ -146,17 +147,17 @@ func (r *recorder) settle(s *snapshot) time.Duration {
 }
 
 // since returns how much now is ahead of *last, and moves *last there.
-func since(last *uint64, now uint64) int {
-	n := now - *last
-	*last = now
+func since(last *uint32, now uint64) int {
+	n := uint32(now) - *last
+	*last = uint32(now)
 	return int(n)
 }
 
 // upTo is since, but takes no more than n and leaves the rest for next time.
-func upTo(n int, last *uint64, now uint64) int {
-	taken := min(uint64(n), now-*last)
-	*last += taken
-	return int(taken)
+func upTo(n int, last *uint32, now uint64) int {
+	taken := min(n, int(uint32(now)-*last))
+	*last += uint32(taken)
+	return taken
 }
 
 // forget drops the samples that wait for minSettled to be together.

@@ -19,28 +19,27 @@ type semaphore struct {
 	limit  atomic.Int64 // what is enforced: the target's whole part, at least 1; 0 in a pause; unlimited in shadow
 	peak   atomic.Int64 // the most in flight since the last drain
 	peaked atomic.Int64 // the peak that the last drain found
-	// shed lies in a cache line of its own: refusals come fastest when the
-	// machine is overloaded, and must not slow down those who leave. Stripes
-	// would keep the refusing cores apart too, but picking one costs as much as
-	// counting: a random number on every refusal, 5 ns, or unsafe.
-	_    [64]byte
-	shed atomic.Uint64
-	_    [56]byte
 
 	time  *timebase
 	until atomic.Int64 // the end of the pause since New, 0: none; written with mu held
 
-	mu       sync.Mutex // guards what follows, and the writing of limit
-	min, max float64
-	target   float64 // with its fraction, so that 5 % of 4 is not lost for ever
-	seen     uint32  // upper half of word when last looked at
-	admitted uint64
-	lastShed uint64 // at the last drain
-	paused   bool   // a pause was in force since the last drain
-
-	shadow    bool
+	mu        sync.Mutex // guards what follows, and the writing of limit
+	min, max  float64
+	target    float64 // with its fraction, so that 5 % of 4 is not lost for ever
+	admitted  uint64
+	lastShed  uint64  // at the last drain
 	inside    float64 // in shadow: those of the calls in flight that would be there
 	wouldShed uint64
+	seen      uint32 // upper half of word when last looked at
+	paused    bool   // a pause was in force since the last drain
+	shadow    bool
+
+	// shed lies more than a cache line away from word: refusals come fastest when
+	// the machine is overloaded, and must not slow down those who leave. Stripes
+	// would keep the refusing cores apart too, but picking one costs as much as
+	// counting: a random number on every refusal, 5 ns, or unsafe.
+	shed atomic.Uint64
+	_    [56]byte
 }
 
 const (
