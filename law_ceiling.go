@@ -3,18 +3,30 @@ package agilelimiter
 // ceiling remembers where bad calls began.
 type ceiling struct {
 	at   float64 // the number; 0: none
-	time float64 // seconds since, in units of the plateau
+	unit float64 // seconds: how long the plateau lasts
+	time float64 // since, in units
 }
 
 // age lets time pass.
-func (c *ceiling) age(elapsed, latency float64) {
+func (c *ceiling) age(elapsed float64) {
 	if c.at == 0 {
 		return
 	}
-	c.time += elapsed / max(8, 8*latency)
-	if c.time > 4 {
+	if c.time += elapsed / c.unit; c.time > 4 {
 		*c = ceiling{}
 	}
+}
+
+// meet sets the ceiling. Each time that it is met again it is kept for longer.
+func (c *ceiling) meet(at, latency float64) {
+	unit := max(2, 2*latency)
+	switch {
+	case c.at > 0 && c.time < 0.2: // the same time
+		unit = c.unit
+	case c.at > 0:
+		unit = min(2*c.unit, 8*unit)
+	}
+	*c = ceiling{at: max(at, 0.9*c.at), unit: unit}
 }
 
 // bound is the highest number that the ceiling allows: CUBIC's shape, flat
@@ -41,6 +53,6 @@ func (k *knee) cutLosses() (float64, bool) {
 	x /= (1 - min(k.n.bad, 0.9)) * (1 - badMargin)
 	x = max(min(x, k.target), k.topUse/2)
 	k.cold = false
-	k.c = ceiling{at: max(x, 0.9*k.c.at)}
+	k.c.meet(x, k.m.latency)
 	return x, true
 }

@@ -127,7 +127,7 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 	k.n.hot, k.n.badTime, k.n.lateTime = 0, 0, 0
 	k.m.forget()
 	if done && (e.kind == latencyExperiment || e.kind == timedExperiment) && ours {
-		k.n.base = min(k.n.base, e.saw.sumLatency/e.saw.ended)
+		k.n.base += 0.5 * (e.saw.sumLatency/e.saw.ended - k.n.base)
 	}
 	if ours {
 		k.top, k.topUse = e.used, e.used
@@ -143,7 +143,7 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 			k.n.lateNormal = max(e.late, e.saw.late/e.saw.ended)
 			k.n.scale = 1
 		case latencyExperiment:
-			k.n.foreign = e.saw.sumLatency / e.saw.ended
+			k.n.foreign = min(e.saw.sumLatency/e.saw.ended, 2*max(k.n.base, k.n.foreign))
 			k.n.base = max(k.n.base, k.n.foreign)
 		}
 	}

@@ -92,7 +92,7 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 		return k.target, Blind
 	}
 	k.n.update(&k.m, in, k.atFloor(), k.cold)
-	k.c.age(in.elapsed, k.m.latency)
+	k.c.age(in.elapsed)
 	if x, why := k.experimenting(in); why != Hold {
 		return min(x, k.bound()), why
 	}
@@ -161,6 +161,9 @@ func (k *knee) halve(in tickInput) float64 {
 		}
 		k.e = experiment{}
 		k.cold = false
+		if k.c.time < 0.5 {
+			k.c = ceiling{} // its losses were the beginning of the outage
+		}
 	}
 	k.m.outageCut = k.m.overdueAge
 	if in.unreachable+in.truncated == 0 && k.m.quiet == 0 {

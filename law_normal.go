@@ -51,7 +51,7 @@ func (n *normal) update(m *measured, in tickInput, atFloor, cold bool) {
 	if n.slo > 0 {
 		n.window = sloTarget * n.slo
 	} else {
-		m.cut = 20 * n.base
+		m.cut = 20 * max(n.base, w)
 	}
 	if n.slo > 0 && tooMany(m.sumLate, m.sumEnded, n.lateNormal) {
 		n.lateTime += in.elapsed

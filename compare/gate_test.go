@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"flag"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 )
@@ -20,55 +22,51 @@ const gateFile = "testdata/gate.csv"
 // fault that matters, more than a change of rounding.
 const gateMargin = 0.05
 
-// gated returns what the gate plays: our newest law everywhere, the laws of the
-// beginning and those without an SLO where something happens.
-func gated() (jobs []job) {
-	laws := []string{"rate-knee", "limit-knee"}
-	rest := []string{"rate-knee-noslo", "limit-knee-noslo", "rate-baseline", "limit-baseline", "rate-slo", "limit-slo"}
-	telling := map[string]bool{
-		"steady": true, "benign_drift": true, "cap_drop": true, "cap_recovery": true, "init_low": true, "hang_1s": true,
-	}
-	for _, s := range situations {
-		arms := laws
-		if telling[s.Name] {
-			arms = append(arms[:len(arms):len(arms)], rest...)
-		}
-		jobs = append(jobs, job{Situation: s.Name, Arms: arms, Seed: 1})
-	}
-	return jobs
-}
+// sample is the random situations of the gate.
+const sample = "60"
 
-// TestGate fails where the share of the oracle's goodput, or the share of the
-// answers inside the SLO, is below the recorded bound. After a change that is
-// meant to move them: go test -run TestGate -record .
+// TestGate fails where a score is below its recorded bound: that of each written
+// situation under the arms that know the SLO, and the mean and the 5th
+// percentile of a fixed sample of random ones. After a change that is meant to
+// move them: go test -run TestGate -record .
 func TestGate(t *testing.T) {
-	bounds := map[[2]string][2]float64{}
-	if !*record {
-		bounds = readBounds(t)
+	command := command(t)
+	reached := map[[2]string]float64{}
+	var order [][2]string
+	add := func(row, arm string, score float64) {
+		order = append(order, [2]string{row, arm})
+		reached[[2]string{row, arm}] = score
 	}
-	var lines [][]string
-	results, err := spread(command(t), gated(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		bound, ok := bounds[[2]string{r.Situation, r.Arm}]
-		share := min(1, r.Share)
-		switch {
-		case *record:
-		case !ok:
-			t.Errorf("%s, %s: no bound; go test -run TestGate -record .", r.Situation, r.Arm)
-		case share < bound[0] || r.inside() < bound[1]:
-			t.Errorf("%s, %s: share %.3f, bound %.2f; inside the SLO %.3f, bound %.2f",
-				r.Situation, r.Arm, share, bound[0], r.inside(), bound[1])
+	for _, line := range run(t, command, "-set", "written", "-slo", "with") {
+		if line.arm != "oracle" {
+			add(line.situation, line.arm, line.score)
 		}
-		floor := func(v float64) string { return fmt.Sprintf("%.2f", max(0, math.Floor(100*(v-gateMargin))/100)) }
-		lines = append(lines, []string{r.Situation, r.Arm, floor(share), floor(r.inside())})
+	}
+	scores := map[string][]float64{}
+	for _, line := range run(t, command, "-random", sample, "-seed", "1") {
+		scores[line.arm] = append(scores[line.arm], line.score)
+	}
+	for _, arm := range []string{"rate-knee", "limit-knee", "rate-knee-noslo", "limit-knee-noslo"} {
+		mean, fifth := meanAndFifth(scores[arm])
+		add("random, mean", arm, mean)
+		add("random, 5th percentile", arm, fifth)
 	}
 	if *record {
-		writeBounds(t, lines)
-	} else if len(results) != len(bounds) {
-		t.Errorf("%d bounds for %d runs", len(bounds), len(results))
+		writeBounds(t, order, reached)
+		return
+	}
+	bounds := readBounds(t)
+	for _, key := range order {
+		bound, ok := bounds[key]
+		switch {
+		case !ok:
+			t.Errorf("%s, %s: no bound; go test -run TestGate -record .", key[0], key[1])
+		case reached[key] < bound:
+			t.Errorf("%s, %s: %.3f, bound %.2f", key[0], key[1], reached[key], bound)
+		}
+	}
+	if len(order) != len(bounds) {
+		t.Errorf("%d bounds for %d figures", len(bounds), len(order))
 	}
 }
 
@@ -83,7 +81,39 @@ func command(t *testing.T) string {
 	return file
 }
 
-func readBounds(t *testing.T) map[[2]string][2]float64 {
+type line struct {
+	situation, arm string
+	score          float64
+}
+
+// run runs the command and returns what it wrote.
+func run(t *testing.T, command string, args ...string) (lines []line) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "runs.csv")
+	cmd := exec.Command(command, append(args, "-tables", "none", "-csv", file)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all[1:] {
+		score, err := strconv.ParseFloat(l[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line{l[0], l[1], score})
+	}
+	return lines
+}
+
+func readBounds(t *testing.T) map[[2]string]float64 {
 	t.Helper()
 	f, err := os.Open(gateFile)
 	if err != nil {
@@ -94,46 +124,53 @@ func readBounds(t *testing.T) map[[2]string][2]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounds := map[[2]string][2]float64{}
+	bounds := map[[2]string]float64{}
 	for _, l := range lines[1:] {
-		share, err1 := strconv.ParseFloat(l[2], 64)
-		inside, err2 := strconv.ParseFloat(l[3], 64)
-		if err1 != nil || err2 != nil {
+		bound, err := strconv.ParseFloat(l[2], 64)
+		if err != nil {
 			t.Fatalf("%s: %v", gateFile, l)
 		}
-		bounds[[2]string{l[0], l[1]}] = [2]float64{share, inside}
+		bounds[[2]string{l[0], l[1]}] = bound
 	}
 	return bounds
 }
 
-func writeBounds(t *testing.T, lines [][]string) {
+func writeBounds(t *testing.T, order [][2]string, reached map[[2]string]float64) {
 	t.Helper()
-	f, err := os.Create(gateFile)
-	if err != nil {
-		t.Fatal(err)
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	w.Write([]string{"situation", "arm", "bound"})
+	for _, key := range order {
+		bound := max(0, math.Floor(100*(reached[key]-gateMargin))/100)
+		w.Write([]string{key[0], key[1], fmt.Sprintf("%.2f", bound)})
 	}
-	defer f.Close()
-	w := csv.NewWriter(f)
-	w.Write([]string{"situation", "arm", "share", "inside"})
-	if err := w.WriteAll(lines); err != nil {
+	w.Flush()
+	if err := os.WriteFile(gateFile, out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestRepeats: the same calls meet the same limiter and the same things
-// happen, to the last digit. Arms that wake several waiters in one instant are
-// not among them: what those do next depends on when the operating system
-// interrupts the process.
+// TestRepeats: the same situations give the same figures, to the last digit,
+// whoever plays and however many at the same time.
 func TestRepeats(t *testing.T) {
-	j := job{Situation: "cap_drop", Arms: []string{"oracle", "rate-knee", "limit-knee", "vegas", "uber"}, Seed: 7}
-	results, err := spread(command(t), []job{j, j}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	once, again := results[:len(j.Arms)], results[len(j.Arms):]
-	for i := range once {
-		if a, b := fmt.Sprintf("%+v", once[i]), fmt.Sprintf("%+v", again[i]); a != b {
-			t.Errorf("%s differs:\n%s\n%s", once[i].Arm, a, b)
+	command := command(t)
+	play := func(procs string) string {
+		out, err := exec.Command(command, "-random", "4", "-seed", "3", "-arms", ".*", "-procs", procs, "-threshold", "1").Output()
+		if err != nil {
+			t.Fatal(err)
 		}
+		return string(out)
 	}
+	if once, again := play("1"), play("4"); once != again {
+		t.Errorf("one at a time:\n%s\nfour at a time:\n%s", once, again)
+	}
+}
+
+func meanAndFifth(scores []float64) (mean, fifth float64) {
+	s := slices.Clone(scores)
+	slices.Sort(s)
+	for _, x := range s {
+		mean += x / float64(len(s))
+	}
+	return mean, s[max(0, int(math.Ceil(0.05*float64(len(s))))-1)]
 }

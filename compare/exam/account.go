@@ -32,9 +32,13 @@ type account struct {
 
 	calmOffered, calmShed int // while nothing was short, in the last two thirds
 
-	rtt     latencies // of working calls, answered
-	fleet   []int32   // good answers by instance
-	calmNow bool
+	rtt      latencies // of working calls, answered
+	total    latencies // the same with the wait for admission
+	GoodHits int       // a cache's answers inside the SLO
+	rtts     [bins]int64
+	answers  [bins]int32
+	fleet    []int32 // good answers by instance
+	calmNow  bool
 }
 
 func (a *account) init(s *Spec) {
@@ -78,11 +82,17 @@ func (a *account) ended(c *one, o outcome, rtt, now int64) {
 		}
 	}
 	if c.what != work {
+		if (c.what == cacheHit || c.what == markedHit) && (o == answered || o == hitSaid) && rtt <= a.slo {
+			a.GoodHits++
+		}
 		return
 	}
 	switch o {
 	case answered:
 		a.rtt.add(rtt)
+		a.total.add(now - c.arrived)
+		a.rtts[b] += rtt
+		a.answers[b]++
 		if rtt > a.slo {
 			a.Late++
 			return

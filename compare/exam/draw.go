@@ -23,6 +23,7 @@ func Draw(seed, index uint64) Spec {
 	d.fit()
 	d.changes()
 	d.round()
+	d.ceiling()
 	return s
 }
 
@@ -128,12 +129,25 @@ func (d *drawing) fit() {
 	length := max(least, d.log(60, 300))
 	perSecond := func() float64 { return max(d.Load.Points[0].Value, 0.5) * d.nominal() }
 	length = min(length, max(least, mostCalls/perSecond()))
-	if calls := perSecond() * length; calls > mostCalls {
-		d.Workers = max(1, int(float64(d.Workers)*mostCalls/calls))
+	if f := mostCalls / (perSecond() * length); f < 1 {
+		d.Workers = max(1, int(float64(d.Workers)*f))
+		for i := range d.Then {
+			d.Then[i].Workers = max(1, int(float64(d.Then[i].Workers)*f))
+		}
 	}
-	if calls := perSecond() * length; calls > mostCalls { // one worker is still too fast
-		f := calls / mostCalls
+	if f := perSecond() * length / mostCalls; f > 1 { // one worker is still too fast: fewer calls that cost none
+		if other := d.other(); other > 0 {
+			less := (1 - min(1, f*(1-other))) / other
+			for _, x := range []*float64{&d.Hits, &d.Marked, &d.Aborted, &d.Streams.Share} {
+				*x *= less
+			}
+		}
+	}
+	if f := perSecond() * length / mostCalls; f > 1 { // and then a slower one
 		d.Service.Mean = sec(d.Service.Mean.Seconds() * f)
+		for i := range d.Then {
+			d.Then[i].Service.Mean = sec(d.Then[i].Service.Mean.Seconds() * f)
+		}
 		d.SLO = sec(min(100, max(d.SLO.Seconds()*f, 2.5*d.latency().Seconds())))
 		d.Timeout = sec(d.Timeout.Seconds() * f)
 		d.AbortedAfter = sec(d.AbortedAfter.Seconds() * f)
@@ -246,6 +260,25 @@ func (d *drawing) changes() {
 	}
 }
 
+// ceiling lifts the ceiling to twice of what is right at any time for the busiest
+// instance: what is promised to the service is not what is examined here.
+func (d *drawing) ceiling() {
+	atStart, latency := d.rightRate(), d.latency().Seconds()
+	most := 1.0
+	for i := range int64(100) {
+		t := ns(d.Length) / 100 * i
+		c := d.capacity(t) / atStart
+		most = max(most, c, c*(latency+max(0, d.Base.at(t)-d.Base.at(0)))/latency)
+	}
+	shares, there := d.shares(), 1.0
+	for _, j := range d.Joins {
+		for i := d.Fleet - j.N; i < d.Fleet; i++ {
+			there -= shares[i]
+		}
+	}
+	d.Max = digits(max(d.Max, 2*most*float64(d.Fleet)*shares[0]/there), 3)
+}
+
 func (d *drawing) maybe(length float64) time.Duration {
 	if d.chance(0.5) {
 		return sec(length)
@@ -263,6 +296,13 @@ func (d *drawing) round() {
 		&d.Aborted, &d.Errors, &d.Streams.Share, &d.Start, &d.Min, &d.Max, &d.Skew} {
 		*x = digits(*x, 3)
 	}
+	if d.Aborted <= 0 {
+		d.Aborted, d.AbortedAfter = 0, 0
+	}
+	if d.Streams.Share <= 0 {
+		d.Streams = Streams{}
+	}
+	d.Hits, d.Marked = max(0, d.Hits), max(0, d.Marked)
 	// Of a share near 1 what is missing counts.
 	d.Hits, d.Marked, d.Aborted = nearOne(d.Hits), nearOne(d.Marked), nearOne(d.Aborted)
 	for _, c := range []*Curve{&d.Base, &d.Staff, &d.Slow, &d.Load, &d.Ticks} {

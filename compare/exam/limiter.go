@@ -27,6 +27,10 @@ type ticker interface {
 	ticked()
 }
 
+// foreseer says how long a caller would wait behind so many others. Those who
+// would wait longer than they will are refused at once.
+type foreseer interface{ wait(ahead int) int64 }
+
 // giver is told when a caller has given up waiting.
 type giver interface{ gaveUp() }
 
@@ -49,6 +53,7 @@ const (
 // Arm is a way to make a limiter.
 type Arm struct {
 	Name   string
+	Ours   bool
 	waits  bool // its callers wait for admission
 	whole  bool // one for the whole fleet
 	frees  bool // a call that ends may let one go that waits
@@ -59,7 +64,14 @@ type Arm struct {
 // Arms returns every arm but the oracle, which always plays.
 func Arms() []Arm { return append(Peers(), Ours()...) }
 
-// Bubbled reports that one of the arms plays in a Bubble.
-func Bubbled(arms []Arm) bool {
-	return slices.ContainsFunc(arms, func(a Arm) bool { return a.bubble })
+// ByName returns the arms of these names, in this order.
+func ByName(names ...string) (arms []Arm) {
+	for _, name := range names {
+		i := slices.IndexFunc(Arms(), func(a Arm) bool { return a.Name == name })
+		if i < 0 {
+			panic("exam: no arm " + name)
+		}
+		arms = append(arms, Arms()[i])
+	}
+	return arms
 }

@@ -42,7 +42,7 @@ var Traps = []Named{
 	{"L17", "20 calls of five minutes are open", "load=250/s streams=0.00027(300s) length=900s"},
 	{"L18a", "AnchorBaseline's zero value, 1.05 times the capacity", "load=1.05x slo=100s min=0.002x length=1200s"},
 	{"L18b", "the same, 1.4 times", "load=1.4x slo=100s min=0.002x length=1200s"},
-	{"L19", "slow first calls, then fast ones", "slow=30,1@100ms load=1.05x length=120s"},
+	{"L19", "slow first calls, then fast ones", "slow=30,1@100ms load=1.05x start=15x min=0.6x max=120x length=120s"},
 	{"L20", "nothing but refusals at the start", "fault=refuse@0s+5s start=0.05x"},
 	{"L21", "a steady overload with an SLO that leaves room", "length=120s"},
 }

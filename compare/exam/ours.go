@@ -1,47 +1,60 @@
 package exam
 
 import (
-	"fmt"
-	"os"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"agilelimiter"
 )
 
+// setting is what the arms of ours differ in.
+type setting struct {
+	name   string
+	anchor agilelimiter.Anchor
+	slo    bool
+	ramp   float64
+}
+
+var settings = []setting{
+	{"baseline", agilelimiter.AnchorBaseline, true, 0},
+	{"baseline-ramp", agilelimiter.AnchorBaseline, true, 0.5},
+	{"baseline-noslo", agilelimiter.AnchorBaseline, false, 0},
+	{"slo", agilelimiter.AnchorSLO, true, 0},
+	{"slo-ramp", agilelimiter.AnchorSLO, true, 0.5},
+	{"knee", agilelimiter.AnchorKnee, true, 0},
+	{"knee-noslo", agilelimiter.AnchorKnee, false, 0},
+}
+
 // Ours returns every anchor on both actuators, with the SLO and, where the
-// anchor allows it, without.
+// anchor allows it, without, and RecoverRamp as an option of the two anchors
+// that have it.
 func Ours() (arms []Arm) {
-	for _, v := range []struct {
-		name   string
-		anchor agilelimiter.Anchor
-		slo    bool
-	}{
-		{"knee", agilelimiter.AnchorKnee, true},
-		{"knee-noslo", agilelimiter.AnchorKnee, false},
-		{"baseline", agilelimiter.AnchorBaseline, true},
-		{"baseline-noslo", agilelimiter.AnchorBaseline, false},
-		{"slo", agilelimiter.AnchorSLO, true},
-	} {
+	for _, how := range settings {
 		arms = append(arms,
-			Arm{Name: "rate-" + v.name, waits: true, make: func(n *run, i int) limiter {
-				return newPaced(n, i, v.anchor, v.slo)
+			Arm{Name: "rate-" + how.name, Ours: true, waits: true, make: func(n *run, i int) limiter {
+				return newPaced(n, n.clocks[i], n.spec.Fleet, how)
 			}},
-			Arm{Name: "limit-" + v.name, make: func(n *run, i int) limiter {
-				return newGate(n, n.clocks[i], n.spec.Fleet, v.anchor, v.slo)
+			Arm{Name: "limit-" + how.name, Ours: true, make: func(n *run, i int) limiter {
+				return newGate(n, n.clocks[i], n.spec.Fleet, how)
 			}})
 	}
 	return arms
 }
 
+// howOf returns the setting of an arm of ours.
+func howOf(arm string) setting {
+	_, name, _ := strings.Cut(arm, "-")
+	return settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
+}
+
 func ourArm(name string) (Arm, bool) {
-	for _, a := range Ours() {
-		if a.Name == name {
-			return a, true
-		}
+	i := slices.IndexFunc(Ours(), func(a Arm) bool { return a.Name == name })
+	if i < 0 {
+		return Arm{}, false
 	}
-	return Arm{}, false
+	return Ours()[i], true
 }
 
 // calls are the admitted calls of one of our limiters, by slot of the run's table.
@@ -68,6 +81,21 @@ func (c *calls) done(id int32, o outcome, rtt time.Duration) {
 	}
 }
 
+// rateConfig is what a user of the rate configures for one of so many instances.
+func (n *run) rateConfig(fleet int, how setting) agilelimiter.Config {
+	s := n.spec
+	right := s.rightRate() / float64(fleet)
+	c := agilelimiter.Config{
+		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: how.anchor, RecoverRamp: how.ramp,
+	}
+	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
+	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
+	if how.slo {
+		c.SLOTarget = s.SLO
+	}
+	return c
+}
+
 // paced is our Limiter. Its callers stand in the queue of the run, because Take
 // would block it; it is told what it would have seen of them.
 type paced struct {
@@ -78,20 +106,9 @@ type paced struct {
 	interval int64
 }
 
-func newPaced(n *run, i int, anchor agilelimiter.Anchor, slo bool) limiter {
-	s := n.spec
-	right := s.rightRate() / float64(s.Fleet)
-	c := agilelimiter.Config{
-		MaxRate: bounded(right*s.Max, 0.001, 1e9), Anchor: anchor, Clock: n.clocks[i],
-	}
-	c.MinRate = bounded(right*s.Min, 0.001, c.MaxRate)
-	if f := os.Getenv("AGL_TRACE"); f != "" && i == 0 {
-		c.OnTick = func(t agilelimiter.Stats) { fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed) }
-	}
-	c.InitialRate = bounded(right*s.Start, c.MinRate, c.MaxRate)
-	if slo {
-		c.SLOTarget = s.SLO
-	}
+func newPaced(n *run, clock *clock, fleet int, how setting) limiter {
+	c := n.rateConfig(fleet, how)
+	c.Clock = clock
 	p := &paced{Limiter: agilelimiter.New(c), run: n, last: math.MinInt64 / 2}
 	p.ticked()
 	return p
@@ -111,6 +128,11 @@ func (p *paced) take(id int32) bool {
 }
 
 func (p *paced) due() int64 { return p.last + p.interval }
+
+// wait is what TakeContext goes by when its context has a deadline.
+func (p *paced) wait(ahead int) int64 {
+	return max(0, p.due()-p.run.now) + int64(min(1e18, float64(ahead)*float64(p.interval)))
+}
 
 func (p *paced) done(id int32, o outcome, rtt time.Duration) {
 	if f := p.run.spec.Forgotten; f > 0 && p.run.oddments.chance(f) {
@@ -150,13 +172,10 @@ type gate struct {
 	calls
 }
 
-func newGate(n *run, c *clock, fleet int, anchor agilelimiter.Anchor, slo bool) limiter {
-	cfg := agilelimiter.ConcurrencyConfig{Anchor: anchor, Clock: c}
+func newGate(n *run, clock *clock, fleet int, how setting) limiter {
+	cfg := agilelimiter.ConcurrencyConfig{Anchor: how.anchor, RecoverRamp: how.ramp, Clock: clock}
 	cfg.MinLimit, cfg.MaxLimit, cfg.InitialLimit = n.bounds(fleet)
-	if f := os.Getenv("AGL_TRACE"); f != "" {
-		cfg.OnTick = func(t agilelimiter.Stats) { fmt.Fprintf(os.Stderr, "%7.2f n=%.4g %-12v D%d un%d ab%d tr%d infl=%d F=%.4g W=%.4g Wt=%.4g p50=%.4g bind=%v shed=%d\n", float64(n.now)/1e9, t.Target, t.Decision, t.Reached, t.Unreachable, t.Aborted, t.Truncated, t.InFlight, t.Baseline.Seconds(), t.Fast.Seconds(), t.Window.Seconds(), t.P50.Seconds(), t.Binding, t.Shed) }
-	}
-	if slo {
+	if how.slo {
 		cfg.SLOTarget = n.spec.SLO
 	}
 	return &gate{ConcurrencyLimiter: agilelimiter.NewConcurrency(cfg)}
@@ -179,23 +198,12 @@ func (g *gate) target() float64 { return float64(g.Limit()) }
 // once, a rate like a limit.
 func (n *run) guard(s *Spec) {
 	a, _ := ourArm(s.Behind)
-	anchor := agilelimiter.AnchorKnee
-	switch {
-	case strings.Contains(a.Name, "baseline"):
-		anchor = agilelimiter.AnchorBaseline
-	case strings.HasSuffix(a.Name, "-slo"):
-		anchor = agilelimiter.AnchorSLO
-	}
-	slo := !strings.HasSuffix(a.Name, "-noslo")
+	how := howOf(a.Name)
 	c := &clock{run: n, instance: -1}
 	if a.waits {
-		n.clocks = append(n.clocks, c)
-		p := newPaced(n, len(n.clocks)-1, anchor, slo).(*paced)
-		p.Start()
-		n.guarded = p
-		return
+		n.guarded = newPaced(n, c, 1, how)
+	} else {
+		n.guarded = newGate(n, c, 1, how)
 	}
-	g := newGate(n, c, 1, anchor, slo).(*gate)
-	g.Start()
-	n.guarded = g
+	n.guarded.(starter).start()
 }

@@ -1,6 +1,7 @@
 package exam
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -51,8 +52,10 @@ type uber struct {
 	until int64 // of the slot that Take gave; -1: none
 }
 
-func newUber(n *run, _ int) limiter {
-	u := &uber{run: n, rate: n.fixedRate(), until: -1}
+func newUber(n *run, _ int) limiter { return fixedUber(n, n.fixedRate()) }
+
+func fixedUber(n *run, rate float64) limiter {
+	u := &uber{run: n, rate: rate, until: -1}
 	u.Limiter = ratelimit.New(1, ratelimit.Per(time.Duration(1e9/u.rate)), ratelimit.WithClock(u))
 	return u
 }
@@ -95,6 +98,11 @@ func (x *xtime) target() float64 { return float64(x.Limit()) }
 func (x *xtime) due() int64 {
 	missing := 1 - x.TokensAt(x.now())
 	return x.run.now + int64(max(0, math.Ceil(missing/float64(x.Limit())*1e9)))
+}
+
+// wait is what Wait goes by: it fails at once when the deadline is too near.
+func (x *xtime) wait(ahead int) int64 {
+	return x.due() - x.run.now + int64(float64(ahead)/float64(x.Limit())*1e9)
 }
 
 // cubic is the adaptive retry mode of the AWS SDKs: a token bucket that is off
@@ -248,3 +256,8 @@ func (k *kratos) done(id int32, _ outcome, _ time.Duration) {
 }
 
 func (k *kratos) target() float64 { return float64(k.Stat().MaxInFlight) }
+
+// Uber is uber's limiter at a rate of one's own choice, in calls a second.
+func Uber(rate float64) Arm {
+	return Arm{Name: fmt.Sprintf("uber(%v)", rate), waits: true, make: func(n *run, _ int) limiter { return fixedUber(n, rate) }}
+}

@@ -318,6 +318,13 @@ func (n *run) offer(id int32) {
 		n.refuse(id)
 		return
 	}
+	if f, ok := l.(foreseer); ok && f.wait(q.size) > n.patience {
+		if g, ok := l.(giver); ok {
+			g.gaveUp()
+		}
+		n.refuse(id)
+		return
+	}
 	c.arrived = n.now
 	q.push(id)
 	if q.size == 1 {
@@ -483,8 +490,9 @@ func (n *run) finish(id int32, o outcome) {
 
 // copyOf gives a caller who tries again a slot of his own.
 func (n *run) copyOf(id int32) int32 {
+	count := n.count
 	again := n.fresh(-1)
-	n.count-- // no new call
+	n.count = count // no new call
 	c, old := &n.calls[again], &n.calls[id]
 	gen := c.gen
 	*c = *old

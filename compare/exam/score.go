@@ -14,19 +14,24 @@ type Result struct {
 	Last  float64 // the same over the last third
 	Trap  bool    // Last is below a half
 
-	Good, Late, Lost, Offered, Shed, Sent, Refused, Outage int
+	Good, GoodHits, Late, Lost, Offered, Shed, Sent, Refused, Outage int
 
-	Held     float64         // shed of what was offered while nothing was short
-	Refusals float64         // refused of what was sent
-	P50, P99 time.Duration   // from sending, of the answered calls
+	Held     float64       // shed of what was offered while nothing was short
+	Refusals float64       // refused of what was sent
+	Inside   float64       // of the answered calls, inside the SLO
+	P50, P99 time.Duration // from sending, of the answered calls
+	Wait50   time.Duration // with the wait for admission
+	Wait99   time.Duration
 	Over50   float64         // P50 over the oracle's
 	Over99   float64         // likewise
-	Back     []time.Duration // from each return of the service until 90 % of the oracle's goodput; -1: never
+	Back     []time.Duration // from each step of the situation until 90 % of the oracle's goodput; -1: never
 	Swing    float64         // half of the number's span over its mean, in the last third
 	Jain     float64         // fairness over the instances
 
-	Number  [bins]float64
-	Goodput [bins]int32
+	// Over time, in equal parts of the run.
+	Number  [bins]float64 // the instances' rates or limits together
+	Goodput [bins]float64 // good answers a second
+	RTT     [bins]float64 // mean round trip in seconds
 }
 
 // trapBelow is the share of the oracle's worth in the last third under which a
@@ -73,11 +78,14 @@ func ratio(a, b float64) float64 {
 func judge(s *Spec, n, oracle *run) Result {
 	r := Result{
 		Arm: n.arm.Name, Offered: n.Offered, Shed: n.Shed, Sent: n.Sent, Late: n.Late, Lost: n.Lost,
-		Refused: n.Refused, Outage: n.Outage, Goodput: n.good, Number: n.number,
+		Refused: n.Refused, Outage: n.Outage, GoodHits: n.GoodHits, Number: n.number,
 	}
-	for _, g := range n.good {
+	for b, g := range n.good {
 		r.Good += int(g)
+		r.Goodput[b] = float64(g) / float64(n.width) * 1e9
+		r.RTT[b] = float64(n.rtts[b]) / 1e9 / float64(max(1, n.answers[b]))
 	}
+	r.Inside = float64(r.Good) / float64(max(1, r.Good+r.Late))
 	const third = bins * 2 / 3
 	r.Score = ratio(n.worth(0), oracle.worth(0))
 	r.Raw = n.worth(0) / max(1, oracle.worth(0))
@@ -87,10 +95,16 @@ func judge(s *Spec, n, oracle *run) Result {
 	r.Held = float64(n.calmShed) / float64(max(1, n.calmOffered))
 	r.Refusals = float64(n.Refused) / float64(max(1, n.Sent))
 	r.P50, r.P99 = n.rtt.quantile(0.5), n.rtt.quantile(0.99)
+	r.Wait50, r.Wait99 = n.total.quantile(0.5), n.total.quantile(0.99)
 	r.Over50 = float64(r.P50) / max(1, float64(oracle.rtt.quantile(0.5)))
 	r.Over99 = float64(r.P99) / max(1, float64(oracle.rtt.quantile(0.99)))
-	for _, t := range s.returns() {
-		r.Back = append(r.Back, back(n, oracle, t))
+	steps := s.Steps()
+	for i, t := range steps {
+		to := n.end
+		if i+1 < len(steps) {
+			to = ns(steps[i+1])
+		}
+		r.Back = append(r.Back, back(n, oracle, ns(t), to))
 	}
 	lo, hi := slices.Min(n.number[third:]), slices.Max(n.number[third:])
 	if lo+hi > 0 {
@@ -100,40 +114,46 @@ func judge(s *Spec, n, oracle *run) Result {
 	return r
 }
 
-// returns says when the service is better off than just before.
-func (s *Spec) returns() (at []int64) {
+// Steps returns when something changes for good or for a while, and when a fault
+// is over. What alternates has no steps.
+func (s *Spec) Steps() (at []time.Duration) {
 	for _, f := range s.Faults {
-		at = append(at, ns(f.At+f.For))
+		at = append(at, f.At+f.For)
 	}
-	for _, t := range slices.Concat(s.Staff.edges(ns(s.Length)), s.Slow.edges(ns(s.Length))) {
-		if s.capacity(t) > s.capacity(t-1) {
-			at = append(at, t)
+	for _, c := range []Curve{s.Staff, s.Slow, s.Base, s.Load} {
+		for i, p := range c.Points {
+			if i > 0 && !p.Line && p.Value != c.Points[i-1].Value {
+				at = append(at, p.At)
+			}
 		}
 	}
 	slices.Sort(at)
-	return slices.Compact(at)
+	at = slices.Compact(at)
+	return slices.DeleteFunc(at, func(t time.Duration) bool { return t <= 0 || t >= s.Length })
 }
 
-// back is the time from t on until the goodput of some bins reaches 90 % of the
-// oracle's, and does so in the next four times as many as well: the first ones
-// say when it is back, the others that it did not only look so.
-func back(n, oracle *run, t int64) time.Duration {
+// back is the time from t on until the goodput reaches 90 % of the oracle's in
+// some bins and in the next four times as many as well: the first ones say when
+// it is back, the others that it did not only look so. -1: not before to.
+func back(n, oracle *run, t, to int64) time.Duration {
 	sum := func(a *run, from, k int) (sum float64) {
 		for b := from; b < from+k; b++ {
 			sum += float64(a.good[b])
 		}
 		return sum
 	}
-	from := int(t / n.width)
-	for b := from; b < bins-5; b++ {
-		k := 1
-		for b+5*k < bins && sum(oracle, b, k) < 20 {
+	from, last := int(t/n.width), int(to/n.width)
+	for b := from; b < last; b++ {
+		k := max(1, int(ns(time.Second)/n.width))
+		for b+k < last && sum(oracle, b, k) < 20 {
 			k++
 		}
-		if b+5*k > bins {
+		more := min(5*k, last-b)
+		if b+k > last || more < 2*k {
 			break
 		}
-		if sum(n, b, k) >= 0.9*sum(oracle, b, k)-math.Sqrt(sum(oracle, b, k)) && sum(n, b, 5*k) >= 0.9*sum(oracle, b, 5*k) {
+		chance := math.Sqrt(sum(oracle, b, k)) // of what is counted
+		if sum(n, b, k) >= 0.9*sum(oracle, b, k)-chance && sum(n, b, more) >= 0.9*sum(oracle, b, more) {
 			return time.Duration(int64(b-from) * n.width)
 		}
 	}

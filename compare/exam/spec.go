@@ -363,3 +363,12 @@ func (s *Spec) shares() []float64 {
 	}
 	return w
 }
+
+// Capacity returns what the service can do and grants in calls a second, at the
+// ends of so many equal parts of the run.
+func (s *Spec) Capacity(parts int) (out []float64) {
+	for b := range parts {
+		out = append(out, s.capacity(ns(s.Length)/int64(parts)*int64(b+1)-1))
+	}
+	return out
+}

@@ -71,3 +71,22 @@ func TestNamed(t *testing.T) {
 		}
 	}
 }
+
+// What is drawn can be played: enough latencies, not too many calls, and a
+// ceiling that leaves room for what the service can do at any time.
+func TestDraw(t *testing.T) {
+	for i := range uint64(1000) {
+		s := Draw(5, i)
+		if n := s.Length.Seconds() / s.latency().Seconds(); n < 190 {
+			t.Errorf("%d: %.0f latencies long: %s", i, n, s)
+		}
+		if n := s.average() * s.Length.Seconds(); s.Callers == 0 && n > 1.3*mostCalls {
+			t.Errorf("%d: %.0f calls: %s", i, n, s)
+		}
+		for b, c := range s.Capacity(20) {
+			if c > 0.6*s.Max*s.rightRate() {
+				t.Errorf("%d: at %d/20 the ceiling is %.2f of what is right: %s", i, b, s.Max*s.rightRate()/c, s)
+			}
+		}
+	}
+}
