@@ -287,3 +287,178 @@ func TestKneeOutagesEnd(t *testing.T) {
 		})
 	}
 }
+
+// At rest in an overload: the number serves what the service can do, the signals
+// are what a user reads them for, and nothing rings.
+func TestKneeAtRest(t *testing.T) {
+	eachLaw(t, func(t *testing.T, rate bool, slo time.Duration) {
+		for seed := range uint64(3) {
+			k, w := worldKnee(rate, seed, 20, 0.05, slo)
+			w.load = 1.4 * w.capacity()
+			w.run(60, 0.25)
+			lo, hi := math.Inf(1), 0.0
+			share := 0.0
+			for range 60 {
+				share += w.run(1, 0.25) * w.load / w.capacity() / 60
+				lo, hi = min(lo, w.number), max(hi, w.number)
+			}
+			if share < 0.85 {
+				t.Errorf("seed %d: %.3f of the capacity is served, want 0.85: %s", seed, share, w.state())
+			}
+			_, fast, window := k.signals()
+			if window < 50*ms || window > 500*ms {
+				t.Errorf("seed %d: the window is %v, want between a call's 50 ms and 0.5 s", seed, window)
+			}
+			if fast < 25*ms || fast > 500*ms {
+				t.Errorf("seed %d: the latency is %v, want some 50 ms to 0.5 s", seed, fast)
+			}
+			if slo > 0 && hi > 4*lo {
+				t.Errorf("seed %d: the number swings from %.4g to %.4g", seed, lo, hi)
+			}
+		}
+	})
+}
+
+// Marked hits say nothing about the rest: the number counts both, the law steers
+// by the rest.
+func TestKneeWithHitsSetAside(t *testing.T) {
+	eachLaw(t, func(t *testing.T, rate bool, slo time.Duration) {
+		for _, hits := range []float64{0.8, 0.95} {
+			k, w := worldKnee(rate, 1, 10, 0.05, slo)
+			w.hits = hits
+			k.max *= 1 / (1 - hits)
+			w.load = 0.7 * w.capacity() / (1 - hits)
+			w.run(60, 0.25)
+			if share := w.run(60, 0.25); share < 0.97 {
+				t.Errorf("%v of the calls are marked hits, nothing is short: %.3f are served, want all: %s", hits, share, w.state())
+			}
+		}
+	})
+}
+
+// At the floor there is no queue of ours: a latency that has risen meanwhile is
+// learnt, and the number leaves the floor.
+func TestKneeLeavesTheFloor(t *testing.T) {
+	eachLaw(t, func(t *testing.T, rate bool, slo time.Duration) {
+		for _, slower := range []float64{1, 2, 4} {
+			k, w := worldKnee(rate, 1, 20, 0.02, slo)
+			w.load = 0.5 * w.capacity()
+			w.run(60, 0.25)
+			k.target, w.number = k.min, k.min
+			w.service *= slower
+			w.load /= slower
+			w.run(60, 0.25)
+			if share := w.run(30, 0.25); share < 0.9 {
+				t.Errorf("from the floor, calls %v times slower: %.3f are served after a minute, want 0.9: %s", slower, share, w.state())
+			}
+		}
+	})
+}
+
+// In an outage the number goes down to a probe of some calls a second, and half
+// of it is back at the first answer.
+func TestKneeOutageSendsLittle(t *testing.T) {
+	eachLaw(t, func(t *testing.T, rate bool, slo time.Duration) {
+		k, w := worldKnee(rate, 1, 10, 0.02, slo)
+		w.run(60, 0.25)
+		before := w.number
+		w.fault = worldRefuses
+		w.run(10, 0.25)
+		if w.why != Outage {
+			t.Errorf("ten seconds of refusals are called %v, want %v", w.why, Outage)
+		}
+		w.run(10, 0.25)
+		if most := max(2, k.min) * 10; rate && float64(w.sent) > most {
+			t.Errorf("%d calls are sent in 10 s of an outage, want %.0f at most", w.sent, most)
+		}
+		w.fault = worldUp
+		resumed := false
+		for range 20 {
+			w.tick(0.25)
+			if resumed = resumed || w.why == Resume; resumed {
+				break
+			}
+		}
+		// An idle number may have stood far above what was used.
+		if least := 0.4 * min(before, w.useful()); !resumed || w.number < least {
+			t.Errorf("at the first answers: resumed %t, number %.4g of %.4g, want %.4g at least", resumed, w.number, before, least)
+		}
+	})
+}
+
+// useful is the number that the load needs at least.
+func (w *lawWorld) useful() float64 {
+	if w.rate {
+		return w.load
+	}
+	return w.load * w.service
+}
+
+// A tick without refusals or growth says so: the decision agrees with where the
+// number goes.
+func TestKneeDecisionsAgreeWithTheDirection(t *testing.T) {
+	eachLaw(t, func(t *testing.T, rate bool, slo time.Duration) {
+		for seed := range uint64(10) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			k, w := worldKnee(rate, seed, 10, 0.02, slo)
+			for range 2000 {
+				if r.IntN(100) == 0 {
+					w.load = w.capacity() * math.Exp(r.Float64()*3-1.5)
+					w.service = 0.02 * math.Exp(r.Float64()*2)
+					w.fault = worldFault(r.IntN(10))
+					if w.fault >= worldHangs {
+						w.fault = worldUp
+					}
+				}
+				before := k.target
+				w.tick(0.25)
+				after, small := k.target, 1e-9*before
+				switch w.why {
+				case Hold, Blind:
+					if math.Abs(after-before) > small {
+						t.Fatalf("seed %d at %.1f s: %v, and the number goes from %v to %v", seed, w.now, w.why, before, after)
+					}
+				case Probe, SlowStart, Resume, Restore:
+					if after < before-small {
+						t.Fatalf("seed %d at %.1f s: %v, and the number falls from %v to %v", seed, w.now, w.why, before, after)
+					}
+				case Backoff, TailBackoff, LossBackoff, Outage:
+					if after > before+small {
+						t.Fatalf("seed %d at %.1f s: %v, and the number rises from %v to %v", seed, w.now, w.why, before, after)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Late ticks cost little: the law goes by time, and counts no ticks.
+func TestKneeBearsLateTicks(t *testing.T) {
+	eachLaw(t, func(t *testing.T, rate bool, slo time.Duration) {
+		share := func(tick func(r *rand.Rand) float64) (sum float64) {
+			for seed := range uint64(3) {
+				r := rand.New(rand.NewPCG(seed, 4))
+				_, w := worldKnee(rate, seed, 30, 0.1, slo)
+				w.load = 1.4 * w.capacity()
+				w.run(30, 0.25)
+				w.offered, w.good = 0, 0
+				for end := w.now + 60; w.now < end; {
+					w.tick(tick(r))
+				}
+				sum += float64(w.good) / float64(w.offered) / 3
+			}
+			return sum
+		}
+		punctual := share(func(*rand.Rand) float64 { return 0.25 })
+		for name, tick := range map[string]func(*rand.Rand) float64{
+			"100 ms":                 func(*rand.Rand) float64 { return 0.1 },
+			"600 ms":                 func(*rand.Rand) float64 { return 0.6 },
+			"now and then a second":  func(r *rand.Rand) float64 { return 0.25 + 0.75*float64(r.IntN(8)/7) },
+			"anything from 50 ms on": func(r *rand.Rand) float64 { return 0.05 + r.ExpFloat64()*0.2 },
+		} {
+			if got := share(tick); got < 0.88*punctual {
+				t.Errorf("ticks of %s: %.3f of the calls are served well, %.3f with punctual ones", name, got, punctual)
+			}
+		}
+	})
+}
