@@ -120,12 +120,12 @@ func (m *measured) lookAtOpen(in tickInput) {
 	// Of the others as many will be answers as did lately, by the time they take.
 	own := max(0, m.inFlight-aborted) * (m.sumLatency + 1e-9) / (m.sumLatency + m.sumLostTime + 1e-9)
 	// A call younger than the latency says nothing yet.
-	due := in.ages.older(min(m.latency, max(0, 2*(m.latency-in.elapsed))), limit, in.elapsed)
+	due, _ := in.ages.between(min(m.latency, max(0, 2*(m.latency-in.elapsed))), limit)
 	if in.first {
 		m.ownAll = own // nothing to compare it with
 	}
-	m.growth = (own - m.ownAll) * min(1, due/max(1, m.inFlight))
-	m.ownAll, m.own = own, min(own, m.delivered*m.latency+due)
+	m.growth = (own - m.ownAll) * min(1, float64(due)/max(1, m.inFlight))
+	m.ownAll, m.own = own, min(own, m.delivered*m.latency+float64(due))
 	m.overdue(in)
 }
 
@@ -158,25 +158,6 @@ func (m *measured) forget() {
 	m.sumTime, m.sumEnded, m.sumLatency, m.sumDelivered = 0, 0, 0, 0
 	m.sumReturned, m.sumAnswers, m.sumBad, m.sumAborted, m.sumAdmitted, m.sumAll = 0, 0, 0, 0, 0, 0
 	m.tail, m.quiet, m.sumLate, m.sumLostTime = 0, 0, 0, 0
-}
-
-// older returns how many of the open calls younger than most are older than
-// age; within a class ages are taken to be spread evenly.
-func (o *openCalls) older(age, most, elapsed float64) (n float64) {
-	top := elapsed // of the youngest class
-	for i, c := range o.n {
-		low := o.age[i]
-		if i+1 < len(o.age) && o.age[i+1] > low {
-			top = o.age[i+1]
-		}
-		if c > 0 && low < most {
-			n += float64(c) * min(1, max(0, (top-age)/max(top-low, 1e-9)))
-		}
-		if i+1 < len(o.age) {
-			top = max(top, o.age[i+1])
-		}
-	}
-	return n
 }
 
 // between returns the number of the open calls whose age is at least lo and

@@ -22,6 +22,7 @@ const (
 	sloTarget   = 0.45 // of the SLO: the mean whose exponential tail leaves 98 % inside
 	staffing    = 2    // square-root staffing: the queue that keeps the workers busy
 	baseSamples = 10
+	lateMargin  = 0.02
 	badMargin   = 0.04 // of bad calls above normal: below it a cut costs more than it saves
 	hotMargin   = 0.15 // of the window: above it a tick counts fully
 	forgetBad   = 30.0 // seconds
@@ -53,7 +54,7 @@ func (n *normal) update(m *measured, in tickInput, atFloor, cold bool) {
 	} else {
 		m.cut = 20 * max(n.base, w)
 	}
-	if n.slo > 0 && tooMany(m.sumLate, m.sumEnded, n.lateNormal) {
+	if n.slo > 0 && tooMany(m.sumLate, m.sumEnded, n.lateNormal, lateMargin) {
 		n.lateTime += in.elapsed
 		if w < 1.5*n.window*n.scale {
 			n.scale = max(0.1, n.scale*math.Pow(0.9, m.alpha*4))
@@ -87,12 +88,12 @@ func (n *normal) update(m *measured, in tickInput, atFloor, cold bool) {
 
 // tooBad reports that more calls are bad than normal and chance explain.
 func (n *normal) tooBad(m *measured) bool {
-	return tooMany(m.sumBad, m.sumAnswers, n.bad)
+	return tooMany(m.sumBad, m.sumAnswers, n.bad, badMargin)
 }
 
 // tooMany reports that more of the calls are counted than normal and chance
 // explain.
-func tooMany(counted, of, normal float64) bool {
-	expected := min(normal+badMargin, 1) * of
+func tooMany(counted, of, normal, margin float64) bool {
+	expected := min(normal+margin, 1) * of
 	return counted > expected+2*math.Sqrt(expected)+2
 }
