@@ -220,6 +220,51 @@ func TestAPauseIsNoEvidence(t *testing.T) {
 	}
 }
 
+// The time of a pause is none for the law: the next tick is as long as any, and
+// compares its calls in flight with nothing.
+func TestAPauseIsNoTimeForTheLaw(t *testing.T) {
+	clock := NewVirtualClock(epoch)
+	l := New(Config{MaxRate: 1000, InitialRate: 1000, Anchor: AnchorKnee, Clock: clock})
+	spy := spyOn(&l.core, 1000)
+	l.Start()
+	defer l.Stop()
+	clock.Advance(time.Second)
+	l.Pause(10 * time.Second)
+	clock.Advance(11 * time.Second)
+	if len(spy.ticks) != 8 { // the tick that the pause ends with is none either
+		t.Fatalf("the law saw %d ticks, want 4 before the pause and 4 behind it", len(spy.ticks))
+	}
+	for i, in := range spy.ticks {
+		if in.elapsed != 0.25 || in.first != (i == 0 || i == 4) {
+			t.Errorf("tick %d took %g s, first is %v; want 0.25 s, and the ones behind Start and pause the first", i, in.elapsed, in.first)
+		}
+	}
+}
+
+// Calls in flight at the first tick after a Start or a pause have not grown.
+func TestKneeTakesTheFirstTickForNoGrowth(t *testing.T) {
+	tick := func(open int32) tickInput {
+		in := tickInput{
+			reached: 100, samples: 100, p50: 500 * ms, p99: 600 * ms, admitted: 100, inFlight: int(open), binding: true,
+			elapsed: 0.25, latencySum: 50,
+		}
+		in.ages.n[1], in.ages.age[1] = open, 0.6
+		return in
+	}
+	for _, first := range []bool{false, true} {
+		var m measured
+		m.init(1)
+		for range 10 {
+			m.add(tick(100))
+		}
+		in := tick(200)
+		in.first = first
+		if m.add(in); first != (m.growth == 0) {
+			t.Errorf("first is %v: the calls in flight have grown by %g", first, m.growth)
+		}
+	}
+}
+
 func TestPauseRefusesANegativeDuration(t *testing.T) {
 	for _, pause := range []func(time.Duration){
 		New(Config{MaxRate: 1}).Pause, NewConcurrency(ConcurrencyConfig{MaxLimit: 1}).Pause,

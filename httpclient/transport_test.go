@@ -865,3 +865,42 @@ func TestSuccessAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations per call, want 0", n)
 	}
 }
+
+// A Clock that panics when the header is there ends the call and closes the body.
+func TestAPanickingClockEndsTheCall(t *testing.T) {
+	for _, opts := range [][]httpclient.Option{nil, {httpclient.UntilBody()}} {
+		clock := &fragileClock{VirtualClock: agilelimiter.NewVirtualClock(time.Unix(0, 0))}
+		lim := agilelimiter.New(agilelimiter.Config{MaxRate: 1, Clock: clock})
+		body := &trackedBody{Reader: &tenBytes{}}
+		rt := httpclient.Wrap(roundTripperFunc(func(*http.Request) (*http.Response, error) {
+			clock.broken = true
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body}, nil
+		}), lim, opts...)
+		func() {
+			defer func() {
+				if recover() != "broken" {
+					t.Error("the panic did not pass on")
+				}
+			}()
+			rt.RoundTrip(newRequest(t, nil))
+		}()
+		clock.broken = false
+		wantCounts(t, lim, counts{Admitted: 1, Aborted: 1})
+		if lim.InFlight() != 0 || body.closed.Load() == 0 {
+			t.Errorf("%d in flight and the body closed %d times, want 0 and at least 1", lim.InFlight(), body.closed.Load())
+		}
+	}
+}
+
+// fragileClock panics while it is broken.
+type fragileClock struct {
+	*agilelimiter.VirtualClock
+	broken bool
+}
+
+func (c *fragileClock) Now() time.Time {
+	if c.broken {
+		panic("broken")
+	}
+	return c.VirtualClock.Now()
+}

@@ -763,3 +763,40 @@ func TestTrailers(t *testing.T) {
 		})
 	}
 }
+
+// A Clock that panics takes no slot with it, neither before the handler nor
+// behind it.
+func TestAPanickingClockCostsNoSlot(t *testing.T) {
+	clock := &fragileClock{VirtualClock: agilelimiter.NewVirtualClock(time.Unix(0, 0))}
+	lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MinLimit: 1, MaxLimit: 1, Clock: clock})
+	for _, inside := range []bool{false, true} {
+		h := httpserver.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { clock.broken.Store(true) }), lim)
+		clock.broken.Store(!inside)
+		func() {
+			defer func() {
+				if recover() != "broken" {
+					t.Error("the panic did not pass on")
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), newRequest("GET"))
+		}()
+		clock.broken.Store(false)
+		if n := lim.InFlight(); n != 0 {
+			t.Errorf("%d in flight, want 0", n)
+		}
+	}
+	wantCounts(t, lim, counts{Admitted: 1, Aborted: 1})
+}
+
+// fragileClock panics while it is broken.
+type fragileClock struct {
+	*agilelimiter.VirtualClock
+	broken atomic.Bool
+}
+
+func (c *fragileClock) Now() time.Time {
+	if c.broken.Load() {
+		panic("broken")
+	}
+	return c.VirtualClock.Now()
+}
