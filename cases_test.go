@@ -44,8 +44,9 @@ func refusedIsUnreachable(err error) Outcome {
 
 // The harm that a wrong idea of evidence does: 50/s become 335/s within ten
 // seconds, in 39 steps of 5 %, into a dependency that is not there.
-func TestARefusedPortLooksHealthyWithoutClassify(t *testing.T) {
-	_, rates := refuse(t, Config{MinRate: 20, MaxRate: 500, InitialRate: 50, SlowStartGain: 1}, 10*time.Second)
+func TestARefusedPortLooksHealthyToAWrongClassify(t *testing.T) {
+	_, rates := refuse(t, Config{MinRate: 20, MaxRate: 500, InitialRate: 50, SlowStartGain: 1,
+		Classify: func(error) Outcome { return Reached }}, 10*time.Second)
 	if len(rates) != 39 {
 		t.Fatalf("%d ticks in 9.99 s, want 39", len(rates))
 	}
@@ -175,16 +176,48 @@ func TestNegativeAndZeroDurations(t *testing.T) {
 	}
 }
 
+// B120: finite, in order, at the top, and counted.
 func TestHugeDurationsLandInTheLastBucket(t *testing.T) {
-	lim := New(Config{MaxRate: 500})
+	lim := New(Config{MaxRate: 500, SLOTarget: time.Hour})
 	observe(lim, 100, 10*time.Minute)
+	lim.step()
+	if s := lim.Stats(); s.Overflow != 0 || !near(float64(s.P99), float64(10*time.Minute), 0.02) {
+		t.Errorf("ten minutes: p99 %v, %d overflowed", s.P99, s.Overflow)
+	}
+	observe(lim, 100, 2*time.Hour)
 	lim.Observe(time.Hour)
-	lim.Observe(math.MaxInt64)
+	lim.ObserveTruncated(math.MaxInt64)
+	if got := lim.Stats().Overflow; got != 101 {
+		t.Errorf("Overflow = %d before the tick, want 101", got)
+	}
+	lim.Unavailable() // a synthetic sample of 75 minutes is no call
 	lim.step()
 	s := lim.Stats()
-	top := float64(100 * time.Second)
-	if s.Samples != 102 || !near(float64(s.P50), top, 0.02) || !near(float64(s.P99), top, 0.02) || s.P50 > s.P99 {
+	top := float64(time.Hour)
+	if s.Samples != 103 || !near(float64(s.P50), top, 0.02) || !near(float64(s.P99), top, 0.02) || s.P50 > s.P99 {
 		t.Errorf("huge durations: %d samples, p50 %v, p99 %v", s.Samples, s.P50, s.P99)
+	}
+	if s.Overflow != 101 || s.Reached != 202 {
+		t.Errorf("Overflow = %d of %d, want 101 of 202", s.Overflow, s.Reached)
+	}
+}
+
+// LLM calls and batch jobs: an SLO of half an hour works like any other.
+func TestAnSLOOfHalfAnHour(t *testing.T) {
+	for _, anchor := range []Anchor{AnchorBaseline, AnchorSLO} {
+		lim := New(Config{MaxRate: 500, InitialRate: 100, SLOTarget: 30 * time.Minute, Anchor: anchor, SlowStartGain: 1})
+		tickOf(lim, 100, 10*time.Minute)
+		tickOf(lim, 100, 10*time.Minute)
+		if s := lim.Stats(); s.Target <= 100 || s.Decision != Probe {
+			t.Errorf("%v: %v to %g under an SLO that is kept, want a probe", anchor, s.Decision, s.Target)
+		}
+		before := lim.Rate()
+		for range 20 {
+			tickOf(lim, 100, 31*time.Minute)
+		}
+		if s := lim.Stats(); s.Target >= before || s.Decision != TailBackoff {
+			t.Errorf("%v: %v from %g to %g over the SLO, want a tail backoff", anchor, s.Decision, before, s.Target)
+		}
 	}
 }
 

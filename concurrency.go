@@ -32,21 +32,59 @@ func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
 	}
 	l := &ConcurrencyLimiter{}
 	l.init(p, &l.sem)
-	l.sem.init(p)
+	l.sem.init(&l.time, p)
 	l.install(newLaw(&l.params, false))
 	return l
 }
 
 // Start begins adapting the limit, one step every ConcurrencyConfig.Tick.
-// Starting twice is starting once. Start after Stop goes on where Stop left off;
-// what was recorded in between is counted, but is no evidence, and neither is
-// the first tick.
+// Starting twice is starting once. Start after Stop goes on where Stop left off.
+// What was recorded before a Start is counted, but is no evidence.
 func (l *ConcurrencyLimiter) Start() { l.loop.start() }
 
 // Stop freezes the limit where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Stopping twice is
 // stopping once.
 func (l *ConcurrencyLimiter) Stop() { l.loop.stop() }
+
+// SetBounds puts a new floor and ceiling in force at once, in calls in flight,
+// as ConcurrencyConfig.MinLimit and MaxLimit have them: both in [1, 2^31-1], min
+// not above max. Otherwise it changes nothing and returns an error that names
+// the argument.
+//
+// A limit outside the bounds moves to the nearest one. A limit between them
+// stays where it is: under a higher ceiling it grows by the controller's own
+// steps. Where more calls are in flight than a lowered limit allows, nobody is
+// admitted until enough have left. SetBounds(n, n) sets a fixed limit. It may be
+// called at any time, from any goroutine, OnTick included.
+func (l *ConcurrencyLimiter) SetBounds(min, max int) error {
+	return l.setBounds(limitBounds, float64(min), float64(max))
+}
+
+// Pause refuses every call for d from now with ErrOverloaded. Of several pauses
+// the one that ends last counts; Pause(0) ends them all. It panics if d is
+// negative.
+//
+// Calls in flight are not touched. Afterwards the limit goes on from where it
+// was: the ticks in which there was a pause are no evidence. It may be called at
+// any time, from any goroutine.
+func (l *ConcurrencyLimiter) Pause(d time.Duration) { l.pause(d) }
+
+// SetShadow switches the shadow mode. While it is on, nobody is refused, by a
+// Pause neither, and MaxLimit is not kept: the controller moves the limit by the
+// real evidence, and Stats counts who would have been refused. For that the
+// calls in flight are divided into those that would be there and the rest; a
+// call that ends counts as one of the former with the share that they have.
+// Switched off again, the limit refuses until enough have left.
+//
+// It shows whether the limiter would have done harm in healthy times, and how
+// the limit moves. It cannot show what the limit would do in an overload: there
+// the callers go on as if nothing had happened, the overload stays, and the
+// limit falls lower than it would if it were in force.
+//
+// A call costs a mutex more while it is on. It may be called at any time, from
+// any goroutine.
+func (l *ConcurrencyLimiter) SetShadow(on bool) { l.sem.setShadow(on) }
 
 // Do runs fn if there is room, feeds its duration back and returns its error;
 // at the limit it returns ErrOverloaded at once and fn does not run.
@@ -62,8 +100,9 @@ func (l *ConcurrencyLimiter) Do(fn func() error) error {
 // DoContext is Do with a context, which it passes on to fn. With a ctx that has
 // ended already fn does not run and the error matches ErrWait and ctx's own.
 // When ctx is cancelled while fn runs and fn returns an error, the call is
-// Aborted whatever Classify says; a deadline that ends it is not a cancellation.
-// ctx must not be nil.
+// Aborted whatever Classify says. A deadline that ends it is not a cancellation,
+// and neither is a cancellation whose cause is a time-out: such a call is a
+// time-out, whatever its error says. ctx must not be nil.
 func (l *ConcurrencyLimiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
 	_, err := DoContext(ctx, l, discard(fn))
 	return err
@@ -85,19 +124,36 @@ func (l *ConcurrencyLimiter) TryTake() bool {
 // with ErrOverloaded; with a ctx that has ended already the error matches
 // ErrWait and ctx's own.
 func (l *ConcurrencyLimiter) Admit(ctx context.Context) (Call, error) {
-	start, epoch, err := l.begin(ctx)
-	if err != nil {
-		return Call{}, err
+	if err := ctx.Err(); err != nil {
+		return Call{}, &waitError{"agilelimiter: not admitted: " + err.Error(), err}
 	}
-	return Call{core: &l.core, sem: &l.sem, start: start, epoch: epoch}, nil
+	start, ok := l.take()
+	if !ok {
+		return Call{}, ErrOverloaded
+	}
+	return Call{core: &l.core, sem: &l.sem, start: start, epoch: l.admit()}, nil
 }
 
 // TryAdmit is TryTake that returns a Call.
 func (l *ConcurrencyLimiter) TryAdmit() (Call, bool) {
-	if !l.sem.tryAcquire() {
+	start, ok := l.take()
+	if !ok {
 		return Call{}, false
 	}
-	return Call{core: &l.core, sem: &l.sem, start: l.time.now(), epoch: l.admit()}, true
+	return Call{core: &l.core, sem: &l.sem, start: start, epoch: l.admit()}, true
+}
+
+// take takes a slot and returns when that was. A Clock of the user's may panic,
+// so it is read before there is a slot to lose. The system's is not read for
+// those who are refused.
+func (l *ConcurrencyLimiter) take() (start time.Duration, ok bool) {
+	if !l.time.system {
+		start = l.time.now()
+	}
+	if ok = l.sem.tryAcquire(); ok && l.time.system {
+		start = l.time.now()
+	}
+	return start, ok
 }
 
 // Release gives back the slot of a TryTake. It panics without a matching
@@ -105,7 +161,7 @@ func (l *ConcurrencyLimiter) TryAdmit() (Call, bool) {
 func (l *ConcurrencyLimiter) Release() { l.sem.release() }
 
 // Observe feeds back the handling time of one admitted call. A negative d
-// counts as Aborted, one above 100 s as 100 s.
+// counts as Aborted, one above 1 h as 1 h.
 func (l *ConcurrencyLimiter) Observe(d time.Duration) { l.byHand(Reached, d, false) }
 
 // ObserveTruncated feeds back a call that its own time-out ended after d.
@@ -123,8 +179,8 @@ func (l *ConcurrencyLimiter) Unavailable() { l.byHand(Unreachable, 0, false) }
 // undefined, Unavailable for Unreachable, nothing but a count for Aborted.
 func (l *ConcurrencyLimiter) Record(o Outcome, d time.Duration) { l.byHand(o, d, false) }
 
-// Limit returns the limit in force, in whole calls.
-func (l *ConcurrencyLimiter) Limit() int { return int(l.sem.limit.Load()) }
+// Limit returns the limit in force, in whole calls. A Pause does not change it.
+func (l *ConcurrencyLimiter) Limit() int { return l.sem.whole() }
 
 // InFlight returns the number of calls admitted and not yet released.
 func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }
@@ -132,26 +188,12 @@ func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }
 // Stats returns a snapshot; its Target is the limit before rounding down.
 func (l *ConcurrencyLimiter) Stats() Stats { return l.stats() }
 
-// Config returns the configuration with every default filled in.
-func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.concurrencyConfig() }
+// Config returns the configuration with every default filled in and the bounds
+// that are in force. Its InitialLimit is moved between them, so that the result
+// is valid.
+func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.inForce().concurrencyConfig() }
 
 // Elapsed returns the time since NewConcurrency on the limiter's clock; it never
 // goes back. The difference of two is a duration to Observe, for one monotonic
 // read each: for adapters whose limiter may run on a virtual clock.
 func (l *ConcurrencyLimiter) Elapsed() time.Duration { return l.time.now() }
-
-func (l *ConcurrencyLimiter) begin(ctx context.Context) (start time.Duration, epoch uint32, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, 0, &waitError{"agilelimiter: not admitted: " + err.Error(), err}
-	}
-	if !l.sem.tryAcquire() {
-		return 0, 0, ErrOverloaded
-	}
-	return l.time.now(), l.admit(), nil
-}
-
-func (l *ConcurrencyLimiter) end(start time.Duration, epoch uint32, o Outcome, truncated bool) {
-	now := l.time.now()
-	l.sem.release()
-	l.answer(epoch, o, now-start, truncated)
-}

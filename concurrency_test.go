@@ -117,7 +117,7 @@ func TestWhatAnEndedCallProves(t *testing.T) {
 		{"cancelled", nil, true, context.Canceled, Stats{Aborted: 1}},
 		{"cancelled, whatever Classify says", unreachable, true, errWork, Stats{Aborted: 1}},
 		{"cancelled, but done", nil, true, nil, Stats{Reached: 1}},
-		{"a cancellation that was not the caller's", nil, false, context.Canceled, Stats{Reached: 1}},
+		{"a cancellation that was not the caller's", nil, false, context.Canceled, Stats{Aborted: 1}},
 		{"a refusal further in", nil, false, fmt.Errorf("db: %w", ErrOverloaded), Stats{Aborted: 1}},
 		{"an outcome out of range", func(error) Outcome { return 99 }, false, errWork, Stats{Reached: 1}},
 	} {

@@ -21,6 +21,9 @@ type tickInput struct {
 	inFlight    int  // calls in flight when the tick ended
 	held        int  // those of inFlight that were answered and keep their slot
 
+	paused bool // a pause was in force: core does not show this tick to the law
+	first  bool // the first tick after a Start or a pause: nothing to compare in-flight with
+
 	// Only AnchorKnee asks for what follows. Times are in seconds.
 	elapsed     float64   // since the last tick
 	latencySum  float64   // of the calls reached, each cut at the law's cutoff
@@ -141,6 +144,7 @@ func (g *gradient) synthetic() time.Duration {
 func (g *gradient) cutoff() time.Duration { return 0 }
 
 func (g *gradient) step(in tickInput) (float64, Decision) {
+	g.target = min(max(g.target, g.min), g.max) // SetBounds may have moved them
 	if in.samples == 0 {
 		return g.target, Blind
 	}

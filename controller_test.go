@@ -671,7 +671,7 @@ func randomConfig(rng *rand.Rand) Config {
 		cfg.InitialRate = min(max(cfg.InitialRate, cfg.MinRate), cfg.MaxRate)
 	}
 	if cfg.Anchor == AnchorSLO || rng.IntN(2) == 0 {
-		cfg.SLOTarget = duration(time.Microsecond, 100*time.Second)
+		cfg.SLOTarget = duration(time.Microsecond, time.Hour)
 	}
 	maybe := func(f func()) {
 		if rng.IntN(2) == 0 {

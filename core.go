@@ -2,6 +2,7 @@ package agilelimiter
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,16 +12,26 @@ import (
 // ceiling. It knows nothing of latency.
 type actuator interface {
 	set(target float64)
+	// setBounds puts a new floor and ceiling in force at once and moves the
+	// number to the nearest of them if it lies outside.
+	setBounds(lo, hi float64)
+	// setShadow switches the shadow mode, in which the actuator keeps books of
+	// whom it would delay or refuse and lets everybody through.
+	setShadow(on bool)
+	settings() (lo, hi float64, shadow bool)
+	// pause lets nobody depart for d from now. A longer pause wins; 0 ends it.
+	pause(d time.Duration)
 	// drain returns the calls admitted since New, the calls in flight or
 	// notCounted, and whether the actuator was binding since the last drain:
-	// somebody was refused, gave up or waits now.
-	drain() (admitted uint64, open int, binding bool)
+	// somebody was refused, gave up or waits now. paused: a pause was in force
+	// at some time since then.
+	drain() (admitted uint64, open int, binding, paused bool)
 	report(*Stats) // the gauges and counters it knows
 }
 
 // core joins recorder, law and actuator: what the two limiters share.
 type core struct {
-	params
+	params // constant, but for min and max: step writes them, with mu held
 	time   timebase
 	rec    recorder
 	loop   loop
@@ -28,9 +39,10 @@ type core struct {
 	act    actuator
 	flight *flight // under AnchorKnee only
 	// held counts the calls that were answered and keep their slot.
-	held atomic.Int64
+	held  atomic.Int32
+	first bool // the next tick is the first one after a Start or a pause
 
-	mu   sync.Mutex // guards last
+	mu   sync.Mutex // guards last, and params.min and max against Config
 	last tickReport
 }
 
@@ -62,10 +74,13 @@ func (c *core) install(l law) {
 	c.act.set(l.start())
 }
 
-// fresh is called by the loop before the first tick after a start. What was
-// recorded while it stood still is of unknown age: it stays counted, and is no
-// evidence.
-func (c *core) fresh() { c.collect() }
+// restart forgets what was recorded while the loop stood still: it is of unknown
+// age and no evidence. It stays counted. The loop calls it; no step is running.
+func (c *core) restart() {
+	c.collect()
+	c.rec.forget()
+	c.first = true
+}
 
 // newLaw returns the control law that the anchor asks for.
 func newLaw(p *params, rate bool) law {
@@ -78,8 +93,18 @@ func newLaw(p *params, rate bool) law {
 // step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
 func (c *core) step() {
 	in := c.collect()
-	target, why := c.law.step(in)
-	c.act.set(target)
+	c.rebound()
+	why := Hold
+	if in.paused {
+		// Silence that we keep ourselves is no evidence, and the next tick has
+		// nothing to compare its calls in flight with.
+		c.first = true
+	} else {
+		in.first, c.first = c.first, false
+		var target float64
+		target, why = c.law.step(in)
+		c.act.set(target)
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,6 +113,46 @@ func (c *core) step() {
 	r.baseline, r.fast, r.window = c.law.signals()
 	r.binding = in.binding
 	r.decisions[why]++
+}
+
+// setBounds is SetBounds of both limiters. The actuator holds the bounds in
+// force; the law hears of them at its next step.
+func (c *core) setBounds(n names, lo, hi float64) error {
+	var faults faultList
+	n.checkBounds(&lo, &hi, &faults)
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	c.act.setBounds(lo, hi)
+	return nil
+}
+
+// pause is Pause of both limiters.
+func (c *core) pause(d time.Duration) {
+	if d < 0 {
+		panic("agilelimiter: Pause: negative duration " + d.String() + ", want 0 (end the pause) or more")
+	}
+	c.act.pause(d)
+}
+
+// rebound tells the law, which shares c.params, the bounds in force.
+func (c *core) rebound() {
+	lo, hi, _ := c.act.settings()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.min, c.max = lo, hi
+}
+
+// inForce returns the parameters with the bounds and the mode in force. The
+// initial value is moved between the bounds, so that they make a valid config.
+func (c *core) inForce() params {
+	lo, hi, shadow := c.act.settings()
+	c.mu.Lock()
+	p := c.params
+	c.mu.Unlock()
+	p.min, p.max, p.shadow = lo, hi, shadow
+	p.initial = min(max(p.initial, lo), hi)
+	return p
 }
 
 // ticked is called by the loop after each step, outside every lock.
@@ -105,12 +170,13 @@ func (c *core) collect() tickInput {
 	// without an admission, and hide one that is open.
 	ended := c.rec.ended()
 	held := int(c.held.Load())
-	admitted, open, binding := c.act.drain()
+	admitted, open, binding, paused := c.act.drain()
 	if open == notCounted {
 		open = c.rec.open(admitted, ended) + held
 	}
 	in := c.rec.drain(c.law.synthetic(), c.law.cutoff(), admitted)
-	in.binding, in.inFlight, in.held = binding, open, min(held, open)
+	in.binding, in.paused = binding, paused
+	in.inFlight, in.held = open, min(held, open)
 	if c.flight != nil {
 		elapsed, ages := c.flight.drain(c.time.now(), c.epochSpan(), open-in.held)
 		in.elapsed, in.ages = elapsed.Seconds(), ages
@@ -134,21 +200,22 @@ func (c *core) stats() Stats {
 	for _, n := range r.decisions {
 		s.Ticks += n
 	}
+	// Ends before admissions, as in collect.
+	ended := c.rec.report(&s)
+	held := int(c.held.Load())
 	c.act.report(&s)
-	c.rec.report(&s)
+	if s.InFlight == notCounted {
+		s.InFlight = c.rec.inFlight(s.Admitted, ended) + held
+	}
 	return s
 }
 
-// judge says what a finished call proves, from its error and the context that
-// the caller gave. It may run user code.
-func (c *core) judge(ctx context.Context, err error) Outcome {
-	switch {
-	case err == nil:
-		return Reached
-	case ctx.Err() == context.Canceled:
-		return Aborted // the caller gave up; a truncated measurement, whatever Classify says
+// judge says what a finished call proves, see the function of that name.
+func (c *core) judge(ctx context.Context, err error) (o Outcome, truncated bool) {
+	if err == nil {
+		return Reached, false
 	}
-	return c.classify(err)
+	return judge(ctx, err, c.classify)
 }
 
 // admit counts an admitted call in and returns what End needs.

@@ -1,18 +1,13 @@
 package agilelimiter
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Admitter is what Do and DoContext accept: a *Limiter or a
 // *ConcurrencyLimiter, or a type that embeds one of them.
 type Admitter interface {
-	// begin admits one call and returns when it started, since New.
-	begin(ctx context.Context) (start time.Duration, epoch uint32, err error)
-	judge(ctx context.Context, err error) Outcome
-	// end gives back what begin took and records the call.
-	end(start time.Duration, epoch uint32, o Outcome, truncated bool)
+	Admit(ctx context.Context) (Call, error)
+	// judge says what a finished call proves; truncated: its time-out ended it.
+	judge(ctx context.Context, err error) (o Outcome, truncated bool)
 }
 
 // Do runs fn under lim and returns what fn returns, for calls with a result; it
@@ -25,7 +20,7 @@ func Do[T any](lim Admitter, fn func() (T, error)) (T, error) {
 // DoContext is Do with a context, which it passes on to fn: the generic form of
 // Limiter.DoContext and ConcurrencyLimiter.DoContext.
 func DoContext[T any](ctx context.Context, lim Admitter, fn func(context.Context) (T, error)) (v T, err error) {
-	start, epoch, err := lim.begin(ctx)
+	call, err := lim.Admit(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -34,13 +29,14 @@ func DoContext[T any](ctx context.Context, lim Admitter, fn func(context.Context
 	// without evidence. It is not recovered: the caller's panic goes on.
 	defer func() {
 		if !ended {
-			lim.end(start, epoch, Aborted, false)
+			defer call.Release() // where it is the Clock that panics
+			call.End(Aborted, call.Age())
 		}
 	}()
 	v, err = fn(ctx)
-	o := lim.judge(ctx, err)
+	o, truncated := lim.judge(ctx, err)
+	call.finish(o, call.Age(), truncated)
 	ended = true
-	lim.end(start, epoch, o, err != nil && IsTimeout(err))
 	return v, err
 }
 

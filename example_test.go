@@ -75,9 +75,9 @@ func ExampleLimiter() {
 	// Output:
 	// 500 req/s, slow_start
 	// 500 req/s, slow_start
-	// 451 req/s, backoff
-	// 221 req/s, backoff
-	// 108 req/s, backoff
+	// 454 req/s, backoff
+	// 223 req/s, backoff
+	// 109 req/s, backoff
 	// 53 req/s, backoff
 }
 
@@ -347,4 +347,28 @@ func ExampleSystemClock() {
 	lim := agilelimiter.New(agilelimiter.Config{MaxRate: 10})
 	fmt.Println(lim.Config().Clock == agilelimiter.SystemClock())
 	// Output: true
+}
+
+// A call whose start and end lie apart, say in two callbacks: a Call carries
+// what is needed from one to the other.
+func ExampleCall() {
+	lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{
+		MaxLimit: 100, SLOTarget: 200 * time.Millisecond, Anchor: agilelimiter.AnchorKnee,
+	})
+	lim.Start()
+	defer lim.Stop()
+
+	call, err := lim.Admit(context.Background())
+	if err != nil {
+		fmt.Println("refused:", err)
+		return
+	}
+	defer call.Release() // does nothing after End
+
+	fmt.Println(lim.InFlight(), "in flight")
+	call.End(agilelimiter.Reached, call.Age())
+	fmt.Println(lim.InFlight(), "in flight,", lim.Stats().Reached, "answered")
+	// Output:
+	// 1 in flight
+	// 0 in flight, 1 answered
 }

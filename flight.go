@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// notCounted stands for the calls in flight where the actuator does not count
-// them: they are then those admitted less those recorded.
-const notCounted = -1
-
 // flight counts the open calls by when they were admitted. A call costs one
 // atomic add at each end.
 //
@@ -23,11 +19,15 @@ const notCounted = -1
 type flight struct {
 	epoch atomic.Uint32 // the present one
 	open  [epochs]atomic.Int32
-	// begin is when each epoch began, since New. Only the loop writes it.
-	begin [epochs]atomic.Int64
+	// begin is when each epoch began, see epochTime. Only the loop writes it.
+	begin [epochs]atomic.Uint32
 	// drained is when the loop last looked. Only the loop uses it.
 	drained time.Duration
 }
+
+// epochTime returns t in units of 100 µs, modulo 5 days: more than the ring ever
+// reaches back, in half the room.
+func epochTime(t time.Duration) uint32 { return uint32(t / (100 * time.Microsecond)) }
 
 // admit counts one call in and returns the epoch that end needs.
 func (f *flight) admit() (epoch uint32) {
@@ -43,12 +43,13 @@ func (f *flight) end(epoch uint32) {
 	}
 }
 
-// at returns the epoch in which a call began that was admitted at start. It is
-// for calls driven by hand, of which only the duration is known.
+// at returns the epoch in which a call began that was admitted at start, or one
+// too old for the ring. It is for calls driven by hand, of which only the
+// duration is known.
 func (f *flight) at(start time.Duration) (epoch uint32) {
 	epoch = f.epoch.Load()
-	for range epochs - 1 {
-		if epoch == 0 || start >= time.Duration(f.begin[epoch%epochs].Load()) {
+	for range epochs {
+		if epoch == 0 || int32(epochTime(start)-f.begin[epoch%epochs].Load()) >= 0 {
 			break
 		}
 		epoch--
@@ -64,19 +65,20 @@ func (f *flight) drain(now, span time.Duration, total int) (elapsed time.Duratio
 	elapsed = max(0, now-f.drained)
 	f.drained = now
 	epoch := f.epoch.Load()
-	end := now
+	present := epochTime(now)
+	end := present
 	for i := range min(int(epoch)+1, epochs) {
 		slot := (epoch - uint32(i)) % epochs
 		n := min(max(0, int(f.open[slot].Load())), total)
 		total -= n
 		open.n[i] = int32(n)
-		open.age[i] = (now - end).Seconds()
-		end = time.Duration(f.begin[slot].Load())
+		open.age[i] = float64(present-end) / 1e4 // seconds
+		end = f.begin[slot].Load()
 	}
-	if now-time.Duration(f.begin[epoch%epochs].Load()) >= span {
+	if present-f.begin[epoch%epochs].Load() >= epochTime(span) {
 		next := epoch + 1
 		f.open[next%epochs].Store(0)
-		f.begin[next%epochs].Store(int64(now))
+		f.begin[next%epochs].Store(present)
 		f.epoch.Store(next)
 	}
 	return elapsed, open

@@ -6,18 +6,35 @@ import (
 	"time"
 )
 
-// The histogram's buckets are logarithmic: every octave (a factor of two) has
-// subBuckets equal ones. A value within a bucket [lo, hi) is reported as
-// 2·lo·hi/(lo+hi), which is wrong by at most (hi-lo)/(hi+lo) in either
-// direction: 1/(2·25+1) = 1.96 % at the start of an octave, half of that at its
-// end. 25 is the smallest number that keeps p50 and p99 within 2 %.
+// The histogram's buckets are as wide as 2 % allows. A value within a bucket
+// [lo, hi) is reported as 2·lo·hi/(lo+hi), which is wrong by at most
+// (hi-lo)/(hi+lo) in either direction. Every octave (a factor of two) is divided
+// at the same 18 edges, each the largest 256th for which that is at most 2 %: 18
+// is the smallest number of buckets an octave that does it, where equally wide
+// ones would need 25. So an hour takes less room than 100 seconds would.
 const (
 	unitBits   = 10 // values below 2^10 ns, about 1 µs, share the first bucket
-	octaves    = 26 // whole ones: the last of them ends at 2^36 ns, 68.7 s
-	subBuckets = 25
-	topBuckets = 12 // of the last octave, which they take to 101.7 s
-	numBuckets = 1 + octaves*subBuckets + topBuckets
+	octaves    = 31 // whole ones: the last of them ends at 2^41 ns, 36.7 min
+	subBuckets = 18
+	topBuckets = 13 // of the last octave, which they take to 60.4 min
+	overflow   = 1 + octaves*subBuckets + topBuckets
+	numBuckets = overflow + 1 // the last one counts what is longer
 )
+
+// subEdges are the edges of an octave's buckets, in 256ths of its beginning.
+var subEdges = [subBuckets + 1]uint16{
+	256, 266, 276, 287, 298, 310, 322, 335, 348, 362, 376, 391, 406, 422, 439, 456, 474, 493, 512,
+}
+
+// subBucketOf is their inverse: the bucket of each 256th of an octave.
+var subBucketOf = func() (table [256]uint8) {
+	for sub := range subBuckets {
+		for i := subEdges[sub]; i < subEdges[sub+1]; i++ {
+			table[i-256] = uint8(sub)
+		}
+	}
+	return table
+}()
 
 // histogram counts latencies without a lock. Its zero value is ready for use. A
 // bucket holds 4 billion samples between two drains.
@@ -31,29 +48,32 @@ type snapshot struct {
 	n      int
 }
 
-// bucketOf returns the bucket of d. Anything of 99 s and more lands in the last
-// one, which stands for 100 s, anything below 1 µs, zero included, in the first.
+// bucketOf returns the bucket of d. Anything below 1 µs, zero included, lands in
+// the first one, and anything from 60.4 min on in the last.
 func bucketOf(d time.Duration) int {
 	v := uint64(d)
 	octave := bits.Len64(v) - unitBits - 1
 	if octave < 0 {
 		return 0
 	}
-	// The bits behind the leading one, as a fraction of 2^32, times 25.
-	fraction := v << (63 - unitBits - uint(octave)) & (1<<63 - 1) >> 31
-	return min(1+octave*subBuckets+int(fraction*subBuckets>>32), numBuckets-1)
+	// The 8 bits behind the leading one.
+	fraction := uint8(v >> (uint(octave) + unitBits - 8))
+	return min(1+octave*subBuckets+int(subBucketOf[fraction]), overflow)
 }
 
 // valueOf returns the latency that bucket i stands for. The first one stands
-// for its upper end, so that 1 µs is read within 2 % and anything less as 1 µs.
+// for its upper end, so that 1 µs is read within 2 % and anything less as 1 µs;
+// the last one for its lower end, so that anything longer is read as an hour.
 func valueOf(i int) time.Duration {
 	if i == 0 {
 		return 1<<unitBits - 20
 	}
 	octave, sub := uint(i-1)/subBuckets, (i-1)%subBuckets
-	start := float64(uint64(1) << (unitBits + octave))
-	lo := start * (1 + float64(sub)/subBuckets)
-	hi := start * (1 + float64(sub+1)/subBuckets)
+	unit := float64(uint64(1)<<(unitBits+octave)) / 256
+	lo, hi := unit*float64(subEdges[sub]), unit*float64(subEdges[sub+1])
+	if i == overflow {
+		return time.Duration(lo)
+	}
 	return time.Duration(2 * lo * hi / (lo + hi))
 }
 

@@ -46,7 +46,7 @@ func checkQuantiles(t *testing.T, name string, samples []time.Duration) {
 
 func TestEveryLatencyIsWithinTwoPerCent(t *testing.T) {
 	worst := 0.0
-	for d := 1024.0; d < 1e11; d *= 1.00037 {
+	for d := 1024.0; d <= 3.6e12; d *= 1.00037 {
 		want := time.Duration(d)
 		got := valueOf(bucketOf(want))
 		worst = max(worst, math.Abs(float64(got-want))/float64(want))
@@ -81,13 +81,16 @@ func TestTheEndsOfTheHistogram(t *testing.T) {
 			t.Errorf("%v lies in bucket %d, want the first", d, got)
 		}
 	}
-	for _, d := range []time.Duration{100 * time.Second, 10 * time.Minute, 24 * time.Hour, math.MaxInt64} {
-		if got := bucketOf(d); got != numBuckets-1 {
-			t.Errorf("%v lies in bucket %d, want the last, %d", d, got, numBuckets-1)
+	if got := bucketOf(time.Hour); got != overflow-1 {
+		t.Errorf("an hour lies in bucket %d, want the last but one, %d", got, overflow-1)
+	}
+	for _, d := range []time.Duration{61 * time.Minute, 24 * time.Hour, math.MaxInt64} {
+		if got := bucketOf(d); got != overflow {
+			t.Errorf("%v lies in bucket %d, want the last, %d", d, got, overflow)
 		}
 	}
-	if top := valueOf(numBuckets - 1); !near(float64(top), float64(100*time.Second), 0.02) {
-		t.Errorf("the last bucket stands for %v, want 100 s", top)
+	if top := valueOf(overflow); !near(float64(top), float64(time.Hour), 0.02) {
+		t.Errorf("the last bucket stands for %v, want an hour", top)
 	}
 }
 
@@ -111,12 +114,12 @@ func TestQuantilesOfFewSamples(t *testing.T) {
 func TestQuantilesOfDistributions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, n := range []int{100, 101, 1000, 10_000} {
-		for _, median := range []float64{2e-6, 1e-3, 0.02, 1, 20} {
+		for _, median := range []float64{2e-6, 1e-3, 0.02, 1, 20, 900} {
 			lognormal := make([]time.Duration, n)
 			bimodal := make([]time.Duration, n)
 			for i := range n {
 				clamp := func(s float64) time.Duration {
-					return time.Duration(min(max(s, 1.1e-6), 100) * 1e9)
+					return time.Duration(min(max(s, 1.1e-6), 3600) * 1e9)
 				}
 				lognormal[i] = clamp(median * math.Exp(0.8*rng.NormFloat64()))
 				bimodal[i] = clamp(median * (1 + 0.1*rng.Float64()))
@@ -136,9 +139,9 @@ func FuzzQuantilesAgainstSorting(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var samples []time.Duration
 		for ; len(data) >= 3; data = data[3:] {
-			// Three bytes spread evenly over the octaves from 1.1 µs to 100 s.
+			// Three bytes spread evenly over the octaves from 1.1 µs to 1 h.
 			x := float64(binary.BigEndian.Uint32([]byte{0, data[0], data[1], data[2]})) / (1 << 24)
-			samples = append(samples, time.Duration(1100*math.Pow(1e11/1100, x)))
+			samples = append(samples, time.Duration(1100*math.Pow(3.6e12/1100, x)))
 		}
 		if len(samples) > 0 {
 			checkQuantiles(t, "fuzzed", samples)
@@ -184,9 +187,9 @@ func TestALimiterTakesAtMostFourKilobytes(t *testing.T) {
 		name  string
 		bytes uintptr
 	}{
-		{"Limiter", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{})},
+		{"Limiter", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{}) + unsafe.Sizeof(knobs{})},
 		{"Limiter with AnchorKnee", unsafe.Sizeof(Limiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(flight{})},
-		{"ConcurrencyLimiter", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{})},
+		{"ConcurrencyLimiter", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(gradient{}) + unsafe.Sizeof(knobs{})},
 		{"ConcurrencyLimiter with AnchorKnee", unsafe.Sizeof(ConcurrencyLimiter{}) + unsafe.Sizeof(histogram{}) + unsafe.Sizeof(knee{}) + unsafe.Sizeof(flight{})},
 	} {
 		if tt.bytes > 4096 {

@@ -61,7 +61,7 @@ func (k *knee) experimenting(in tickInput) (float64, Decision) {
 	}
 	e.time += in.elapsed
 	lag := max(k.m.latency, in.p99.Seconds())
-	k.e.look(in, &k.m, lag)
+	e.look(in, &k.m, lag)
 	ours, done := e.verdict()
 	if longest := min(4*max(lag, e.latency)+3, longestExperiment); done || e.time > longest {
 		return k.judge(ours, done)

@@ -60,6 +60,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // step returns the next number. A limit admits beside it the calls that hold a
 // slot and are too old to say anything.
 func (k *knee) step(in tickInput) (float64, Decision) {
+	k.target = min(max(k.target, k.min), k.max) // SetBounds may have moved them
 	if in.elapsed <= 0 {
 		return k.gate(), Blind
 	}

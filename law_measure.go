@@ -133,6 +133,9 @@ func (m *measured) lookAtOpen(in tickInput) {
 	// shorter than a tick every open call is taken to be older.
 	silent := min(m.latency, max(0, 2*(m.latency-in.elapsed)))
 	due := in.ages.older(silent, limit, in.elapsed)
+	if in.first {
+		m.waiting = waiting // nothing to compare it with
+	}
 	m.growth = (waiting - m.waiting) * min(1, due/max(1, m.inFlight))
 	m.waiting, m.own = waiting, min(waiting, m.delivered*m.latency+due)
 	m.overdue(in)

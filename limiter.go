@@ -9,8 +9,9 @@ import (
 // spaces departures evenly at a rate that follows the downstream's latency,
 // never above Config.MaxRate. Callers wait for their slot in order.
 //
-// Idle time earns nothing. In any time T at most 1 + MaxRate × (T + 2 ms) calls
-// depart: up to 2 ms that the limiter's own timer overslept are caught up.
+// Idle time earns nothing. In any time T at most 1 + MaxRate × (T + MaxLateness)
+// calls depart: what the limiter itself is late by while callers wait is caught
+// up at once, see Config.MaxLateness.
 //
 // Most callers want Do or DoContext, which take a slot, time the call and feed
 // it back. Take, TakeContext and TryTake with Observe, ObserveTruncated,
@@ -34,20 +35,58 @@ func New(cfg Config) *Limiter {
 	}
 	l := &Limiter{}
 	l.init(p, &l.bucket)
-	l.bucket.init(&l.time, p, cfg.MaxWaiting)
+	l.bucket.init(&l.time, p)
 	l.install(newLaw(&l.params, true))
 	return l
 }
 
 // Start begins adapting the rate, one step every Config.Tick. Starting twice is
-// starting once. Start after Stop goes on where Stop left off; what was recorded
-// in between is counted, but is no evidence, and neither is the first tick.
+// starting once. Start after Stop goes on where Stop left off. What was recorded
+// before a Start is counted, but is no evidence.
 func (l *Limiter) Start() { l.loop.start() }
 
 // Stop freezes the rate where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Waiters stay in the queue
 // and get their slots at the frozen rate. Stopping twice is stopping once.
 func (l *Limiter) Stop() { l.loop.stop() }
+
+// SetBounds puts a new floor and ceiling in force at once, in requests per
+// second, as Config.MinRate and Config.MaxRate have them: both in [0.001, 1e9],
+// min not above max. Otherwise it changes nothing and returns an error that
+// names the argument.
+//
+// A rate outside the bounds moves to the nearest one, for those who wait already
+// too; they keep their place. A rate between them stays where it is: under a
+// higher ceiling it grows by the controller's own steps. SetBounds(r, r) sets a
+// fixed rate. It may be called at any time, from any goroutine, OnTick included.
+func (l *Limiter) SetBounds(min, max float64) error {
+	return l.setBounds(rateBounds, min, max)
+}
+
+// Pause lets no call depart for d from now, say because the downstream asked for
+// it with Retry-After. Of several pauses the one that ends last counts; Pause(0)
+// ends them all. It panics if d is negative.
+//
+// Those who wait keep their place. A caller whose deadline ends within the pause
+// is refused at once, a TryTake too; MaxWaiting bounds the queue as ever.
+// Afterwards the rate goes on from where it was, without a burst: the ticks in
+// which there was a pause are no evidence. Calls that have departed already are
+// not touched. It may be called at any time, from any goroutine.
+func (l *Limiter) Pause(d time.Duration) { l.pause(d) }
+
+// SetShadow switches the shadow mode. While it is on, nobody is delayed or
+// refused, by a Pause neither, and MaxRate is not kept: the controller moves the
+// rate by the real evidence, and Stats counts who would have waited, for how
+// long, and who would have been refused. Switching it on lets everybody depart
+// who waits; switching it off puts the rate in force from the last departure on.
+//
+// It shows whether the limiter would have done harm in healthy times, and how
+// the rate moves. It cannot show what the rate would do in an overload: there
+// the callers go on as if nothing had happened, the overload stays, and the rate
+// falls lower than it would if it were in force.
+//
+// It may be called at any time, from any goroutine.
+func (l *Limiter) SetShadow(on bool) { l.bucket.setShadow(on) }
 
 // Do waits for a slot, runs fn and feeds its round trip back; the wait is not
 // part of that. It returns fn's error, or ErrQueueFull without running fn.
@@ -63,8 +102,9 @@ func (l *Limiter) Do(fn func() error) error {
 // waiting, or its deadline cannot be met by the queue as it stands, the error
 // matches ErrWait and ctx's own error, and fn does not run. When ctx is
 // cancelled while fn runs and fn returns an error, the call is Aborted whatever
-// Classify says; a deadline that ends it is not a cancellation. ctx must not be
-// nil.
+// Classify says. A deadline that ends it is not a cancellation, and neither is a
+// cancellation whose cause is a time-out: such a call is a time-out, whatever
+// its error says. ctx must not be nil.
 func (l *Limiter) DoContext(ctx context.Context, fn func(context.Context) error) error {
 	_, err := DoContext(ctx, l, discard(fn))
 	return err
@@ -96,12 +136,6 @@ func (l *Limiter) TakeContext(ctx context.Context) (time.Time, error) {
 	}
 	l.admit()
 	return l.time.wall(slot), nil
-}
-
-// Begin is TakeContext for callers who measure with Elapsed.
-func (l *Limiter) Begin(ctx context.Context) (start time.Duration, err error) {
-	start, _, err = l.begin(ctx)
-	return start, err
 }
 
 // Admit is TakeContext that returns a Call: it knows when the call was admitted,
@@ -137,7 +171,7 @@ func (l *Limiter) TryTake() (time.Time, bool) {
 
 // Observe ends a call that reached the downstream and feeds back its round
 // trip, measured from the moment it was really sent. A negative rtt counts as
-// Aborted, one above 100 s as 100 s. Observe without a Take is a sample
+// Aborted, one above 1 h as 1 h. Observe without a Take is a sample
 // without an admission.
 func (l *Limiter) Observe(rtt time.Duration) { l.byHand(Reached, rtt, false) }
 
@@ -169,21 +203,12 @@ func (l *Limiter) InFlight() int { return l.stats().InFlight }
 // Stats returns a snapshot; its Target is the rate in requests per second.
 func (l *Limiter) Stats() Stats { return l.stats() }
 
-// Config returns the configuration with every default filled in.
-func (l *Limiter) Config() Config { return l.config(l.bucket.maxWaiting) }
+// Config returns the configuration with every default filled in and the bounds
+// that are in force. Its InitialRate is moved between them, so that the result
+// is valid.
+func (l *Limiter) Config() Config { return l.inForce().config() }
 
 // Elapsed returns the time since New on the limiter's clock; it never goes
 // back. The difference of two is a round trip to Observe, for one monotonic
 // read each: for adapters whose limiter may run on a virtual clock.
 func (l *Limiter) Elapsed() time.Duration { return l.time.now() }
-
-func (l *Limiter) begin(ctx context.Context) (start time.Duration, epoch uint32, err error) {
-	if _, start, err = l.bucket.take(ctx, true); err != nil {
-		return 0, 0, err
-	}
-	return start, l.admit(), nil
-}
-
-func (l *Limiter) end(start time.Duration, epoch uint32, o Outcome, truncated bool) {
-	l.answer(epoch, o, l.time.now()-start, truncated)
-}

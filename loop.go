@@ -13,37 +13,41 @@ type loop struct {
 	tick time.Duration
 	stepper
 
-	mu       sync.Mutex // guards what follows; free while the stepper runs
-	idle     sync.Cond  // on mu: stepping has become false
-	run      int        // counts Starts: a timer of an earlier one does nothing
-	started  bool
+	mu       sync.Mutex    // guards what follows; free while a step runs
+	idle     chan struct{} // closed when stepping becomes false; nil: nobody waits
 	timer    Timer
 	due      time.Duration // when the next step is due, since New
+	run      uint32        // counts Starts: a timer of an earlier one does nothing
+	started  bool
 	stepping bool
 	busy     bool // stepping, or in ticked
 }
 
-// stepper is what a loop drives: step is the library's work, ticked the user's
-// part behind it, which may call start and stop.
+// stepper is what a loop drives: restart comes before the first step after each
+// start, step is the library's work, ticked the user's part behind it, which may
+// call start and stop.
 type stepper interface {
-	fresh() // before the first step after a start; no step is running
+	restart()
 	step()
 	ticked()
 }
 
 func (l *loop) init(t *timebase, tick time.Duration, s stepper) {
 	l.time, l.tick, l.stepper = t, tick, s
-	l.idle.L = &l.mu
 }
 
+// start waits for the step of a loop that another goroutine is just stopping.
 func (l *loop) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for l.stepping && !l.started {
+		l.await()
+	}
 	if l.started {
 		return
 	}
+	l.restart()
 	l.started = true
-	l.fresh()
 	l.run++
 	run := l.run
 	l.due = l.time.now() + l.tick
@@ -60,13 +64,24 @@ func (l *loop) stop() {
 		l.timer.Stop()
 	}
 	for l.stepping {
-		l.idle.Wait()
+		l.await()
 	}
+}
+
+// await waits for the end of the step. The mutex is held, but not while it waits.
+func (l *loop) await() {
+	if l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	idle := l.idle
+	l.mu.Unlock()
+	<-idle
+	l.mu.Lock()
 }
 
 // fire makes one step, however late it is: after a suspended hour there is one
 // step to make and not 14 400. The next one is due on the grid of ticks again.
-func (l *loop) fire(run int) {
+func (l *loop) fire(run uint32) {
 	live, free := l.begin(run)
 	if !live {
 		return
@@ -84,7 +99,7 @@ func (l *loop) fire(run int) {
 // begin reports whether this run is still on, and whether there is a step to
 // make now. There is none while ticked, which has stopped and started the loop,
 // is still running; the next tick makes up for it.
-func (l *loop) begin(run int) (live, free bool) {
+func (l *loop) begin(run uint32) (live, free bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.started || run != l.run {
@@ -101,11 +116,14 @@ func (l *loop) stepped() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stepping = false
-	l.idle.Broadcast()
+	if l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
 }
 
 // rearm sets the timer for the next tick, unless the loop was stopped.
-func (l *loop) rearm(run int, free bool) {
+func (l *loop) rearm(run uint32, free bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if free {

@@ -28,7 +28,10 @@ func readmeOutbound() (*agilelimiter.Limiter, *http.Client) {
 	lim.Start()
 	defer lim.Stop()
 
-	client := &http.Client{Transport: httpclient.Wrap(http.DefaultTransport, lim)}
+	client := &http.Client{
+		Transport: httpclient.Wrap(http.DefaultTransport, lim),
+		Timeout:   2 * time.Second, // bounds the wait for a slot too
+	}
 	return lim, client
 }
 

@@ -21,12 +21,14 @@ type recorder struct {
 
 	mu      sync.Mutex // makes a drain one step for readers of the totals
 	reached uint64     // latencies drained so far
-	drained struct{ over, truncated, unreachable, aborted, admitted uint64 }
+	longer  uint64     // those of them above the histogram's range
+	// What the last drain found, modulo 2^32.
+	drained struct{ over, truncated, unreachable, aborted, admitted uint32 }
 	// Ends without an admission.
 	unasked int64
 	// The samples of thin ticks until minSettled are together.
 	thin  [minSettled - 1]uint16 // buckets
-	thinN int
+	thinN uint16
 }
 
 func (r *recorder) init(slo time.Duration) {
@@ -67,6 +69,7 @@ func (r *recorder) drain(synthetic, cutoff time.Duration, admitted uint64) (in t
 	var s snapshot
 	r.latencies.drain(&s)
 	r.reached += uint64(s.n)
+	r.longer += uint64(s.counts[overflow])
 	in.reached = s.n
 	// A call counts its attributes before its latency. Those of one that comes
 	// in between count here at the most, one tick before the latency itself.
@@ -120,7 +123,7 @@ func (r *recorder) open(admitted, ended uint64) int {
 // settle returns the median of s if it is full, and otherwise keeps its few
 // values until there are enough for one. The values kept join a full tick too.
 func (r *recorder) settle(s *snapshot) time.Duration {
-	if s.n < minSettled && r.thinN+s.n < minSettled {
+	if s.n < minSettled && int(r.thinN)+s.n < minSettled {
 		for i, c := range s.counts {
 			for range c {
 				r.thin[r.thinN] = uint16(i)
@@ -144,28 +147,42 @@ func (r *recorder) settle(s *snapshot) time.Duration {
 }
 
 // since returns how much now is ahead of *last, and moves *last there.
-func since(last *uint64, now uint64) int {
-	n := now - *last
-	*last = now
+func since(last *uint32, now uint64) int {
+	n := uint32(now) - *last
+	*last = uint32(now)
 	return int(n)
 }
 
 // upTo is since, but takes no more than n and leaves the rest for next time.
-func upTo(n int, last *uint64, now uint64) int {
-	taken := min(uint64(n), now-*last)
-	*last += taken
-	return int(taken)
+func upTo(n int, last *uint32, now uint64) int {
+	taken := min(n, int(uint32(now)-*last))
+	*last += uint32(taken)
+	return taken
 }
 
-// report fills in the counters that the recorder knows.
-func (r *recorder) report(s *Stats) {
+// forget drops the samples that wait for minSettled to be together.
+func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.InFlight == notCounted {
-		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())+r.unasked))
-	}
+	r.thinN = 0
+}
+
+// inFlight is open for a reader, who changes nothing.
+func (r *recorder) inFlight(admitted, ended uint64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(0, int(int64(admitted-ended)+r.unasked))
+}
+
+// report fills in the counters that the recorder knows, and returns the calls
+// recorded since New.
+func (r *recorder) report(s *Stats) (ended uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s.Reached = r.reached + r.latencies.count()
+	s.Overflow = r.longer + uint64(r.latencies.counts[overflow].Load())
 	s.Truncated = r.truncated.Load()
 	s.Unreachable = r.unreachable.Load()
 	s.Aborted = r.aborted.Load()
+	return s.Reached + s.Unreachable + s.Aborted
 }

@@ -12,7 +12,7 @@ import (
 var _ = map[Stats]bool{}
 
 func TestDecisionString(t *testing.T) {
-	want := "blind hold probe slow_start recover backoff tail_backoff outage resume calibrate test restore drained"
+	want := "blind hold probe slow_start recover backoff tail_backoff outage resume loss_backoff test restore drained"
 	var got []string
 	for d := range NumDecisions {
 		got = append(got, Decision(d).String())

@@ -3,7 +3,14 @@
 //
 // A round trip begins when the slot is granted and ends when the response
 // header is there. Time spent reading the body is not seen: it depends on how
-// fast the caller reads as much as on the downstream.
+// fast the caller reads as much as on the downstream. UntilBody keeps the call in
+// flight for as long.
+//
+// One admitted request can be more than one on the wire, because http.Transport
+// repeats some by itself: a request whose idle connection turns out to be closed,
+// and one that an HTTP/2 server refuses with REFUSED_STREAM or GOAWAY, several
+// times and with growing pauses. Wrap does not see that: it takes one slot, and
+// the round trip is the sum. If no repetition helps, the error is Unreachable.
 //
 // Where to wrap, from the outside in:
 //
@@ -52,14 +59,15 @@ func WithVerdict(v Verdict) Option {
 //
 // A request that went out is judged once, by the Verdict; Config.Classify is not
 // consulted. Not judged, but counted as Aborted, are requests that the caller
-// cancelled before there was a response, and those in which rt or the Verdict
-// panicked; the panic goes on. A deadline or http.Client.Timeout that ends the
-// request is not a cancellation: the downstream had it for all that time. Judged
-// Reached, it is reported by ObserveTruncated. An undefined Outcome counts as
-// Reached.
+// cancelled before there was a response, those that a limiter further in refused
+// (agilelimiter.IsRefusal), and those in which rt or the Verdict panicked; the
+// panic goes on, and a response that is there is closed. A deadline,
+// http.Client.Timeout or a cancellation whose cause is a time-out is not a
+// cancellation: the downstream had the request for all that time. Judged Reached,
+// it is reported by ObserveTruncated. An undefined Outcome counts as Reached.
 //
 // The request is handed on as it is, and so are the response with its Body and
-// the error. Only what the contract of RoundTripper rules out is set right: a
+// the error; UntilBody alone wraps the Body. Only what the contract of RoundTripper rules out is set right: a
 // response that comes with an error is closed and dropped, and neither response
 // nor error becomes an error.
 func Wrap(rt http.RoundTripper, lim *agilelimiter.Limiter, opts ...Option) http.RoundTripper {
@@ -80,42 +88,69 @@ func Wrap(rt http.RoundTripper, lim *agilelimiter.Limiter, opts ...Option) http.
 }
 
 type transport struct {
-	base    http.RoundTripper
-	lim     *agilelimiter.Limiter
-	verdict Verdict
+	base     http.RoundTripper
+	lim      *agilelimiter.Limiter
+	verdict  Verdict
+	maxPause time.Duration // 0: Retry-After is not read
+
+	untilBody bool
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	start, err := t.lim.Begin(req.Context())
-	if err != nil {
+	// The call stays on the stack, unless it outlives this function in a body.
+	var here agilelimiter.Call
+	call := &here
+	var b *body
+	if t.untilBody {
+		b = new(body)
+		call = &b.call
+	}
+	var err error
+	if *call, err = t.lim.Admit(req.Context()); err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
-	judged := false
+	ended := false
+	var resp *http.Response
 	// Deferred, so that a panic or Goexit in the transport or the verdict ends
-	// the call too. It is not recovered.
+	// the call too. It is not recovered. A response is then lost to the caller, so
+	// it is closed here.
 	defer func() {
-		if !judged {
-			t.lim.Record(agilelimiter.Aborted, t.lim.Elapsed()-start)
+		if !ended {
+			defer call.Release() // where it is the Clock that panics
+			if resp != nil && resp.Body != nil {
+				defer resp.Body.Close()
+			}
+			call.End(agilelimiter.Aborted, call.Age())
 		}
 	}()
-	resp, err := t.base.RoundTrip(req)
-	d := t.lim.Elapsed() - start
+	resp, err = t.base.RoundTrip(req)
+	d := call.Age()
 	if resp != nil && err != nil {
 		if resp.Body != nil {
 			resp.Body.Close()
 		}
 		resp = nil
 	}
-	outcome, truncated := t.judge(req, resp, err, d)
-	judged = true
-	if truncated {
-		t.lim.ObserveTruncated(d)
-	} else {
-		t.lim.Record(outcome, d)
+	if t.maxPause > 0 && resp != nil {
+		if pause := pauseFor(resp, t.maxPause); pause > 0 {
+			t.lim.Pause(pause)
+		}
 	}
+	outcome, truncated := t.judge(req, resp, err, d)
+	switch {
+	case truncated:
+		call.EndTruncated(d)
+	case b != nil && holds(resp):
+		call.Answer(outcome, d)
+		b.ReadCloser = resp.Body
+		resp.Body = b
+	default:
+		call.End(outcome, d)
+	}
+	ended = true
 	if resp == nil && err == nil {
 		// http.Client would blame this package for it.
 		err = fmt.Errorf("agilelimiter/httpclient: %T returned neither a response nor an error", t.base)
@@ -129,8 +164,11 @@ func (t *transport) judge(req *http.Request, resp *http.Response, err error, d t
 	timedOut := false
 	if err != nil {
 		var cancelled bool
-		if cancelled, timedOut = ended(req, err); cancelled {
+		if cancelled, timedOut = ended(req, err); cancelled || agilelimiter.IsRefusal(err) {
 			return agilelimiter.Aborted, false
+		}
+		if timedOut {
+			err = asTimeout(err)
 		}
 	}
 	o = t.verdict(resp, err, d)
@@ -143,11 +181,8 @@ func (t *transport) judge(req *http.Request, resp *http.Response, err error, d t
 // comes first names the error, "net/http: request canceled" among them.
 func ended(req *http.Request, err error) (cancelled, timedOut bool) {
 	ctx := req.Context()
-	switch ctx.Err() {
-	case context.Canceled:
-		return true, false
-	case context.DeadlineExceeded:
-		return false, true
+	if cancelled, timedOut = agilelimiter.Interrupted(ctx); cancelled || timedOut {
+		return cancelled, timedOut
 	}
 	select {
 	//lint:ignore SA1019 http.Client.Timeout sets it
@@ -161,6 +196,25 @@ func ended(req *http.Request, err error) (cancelled, timedOut bool) {
 	// hedged attempts, say.
 	return errors.Is(err, context.Canceled), agilelimiter.IsTimeout(err)
 }
+
+// asTimeout returns err as the Verdict shall see it when the request's time is
+// over.
+func asTimeout(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return context.DeadlineExceeded
+	case agilelimiter.IsTimeout(err):
+		return err
+	}
+	return timeoutError{err}
+}
+
+// timeoutError is an error that does not know itself that it is a time-out.
+type timeoutError struct{ error }
+
+func (e timeoutError) Unwrap() error        { return e.error }
+func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+func (e timeoutError) Timeout() bool        { return true }
 
 // CloseIdleConnections makes http.Client.CloseIdleConnections reach the
 // transport below.

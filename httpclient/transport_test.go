@@ -315,7 +315,7 @@ func TestCancelledInFlight(t *testing.T) {
 func TestEndOfAFailedRequest(t *testing.T) {
 	type env struct {
 		req    *http.Request
-		cancel func()
+		cancel context.CancelCauseFunc
 	}
 	for _, c := range []struct {
 		what string
@@ -338,12 +338,23 @@ func TestEndOfAFailedRequest(t *testing.T) {
 		}, counts{Admitted: 1, Unreachable: 1}},
 		{"reset", func(t *testing.T, e env) error {
 			return &net.OpError{Op: "read", Err: syscall.ECONNRESET}
-		}, counts{Admitted: 1, Reached: 1}},
+		}, counts{Admitted: 1, Unreachable: 1}},
+		{"reset at the deadline", func(t *testing.T, e env) error {
+			<-e.req.Context().Done()
+			return &net.OpError{Op: "read", Err: syscall.ECONNRESET}
+		}, counts{Admitted: 1, Reached: 1, Truncated: 1}},
+		{"a cause that is a time-out", func(t *testing.T, e env) error {
+			e.cancel(fmt.Errorf("budget: %w", context.DeadlineExceeded))
+			return e.req.Context().Err()
+		}, counts{Admitted: 1, Reached: 1, Truncated: 1}},
+		{"a limiter further in", func(t *testing.T, e env) error {
+			return &net.OpError{Op: "dial", Err: agilelimiter.ErrOverloaded}
+		}, counts{Admitted: 1, Aborted: 1}},
 		{"cancelled by a layer below", func(t *testing.T, e env) error {
 			return fmt.Errorf("hedge: %w", context.Canceled)
 		}, counts{Admitted: 1, Aborted: 1}},
 		{"cancelled", func(t *testing.T, e env) error {
-			e.cancel()
+			e.cancel(nil)
 			return errors.New("net/http: request canceled")
 		}, counts{Admitted: 1, Aborted: 1}},
 		{"Request.Cancel", func(t *testing.T, e env) error {
@@ -355,8 +366,10 @@ func TestEndOfAFailedRequest(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lim := fixed(100)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
+				ctx, stop := context.WithTimeout(t.Context(), time.Second)
+				defer stop()
+				ctx, cancel := context.WithCancelCause(ctx)
+				defer cancel(nil)
 				req := newRequest(t, nil).WithContext(ctx)
 				closed := make(chan struct{})
 				if c.what == "Request.Cancel" {
@@ -632,6 +645,27 @@ func TestPanicsEndTheCall(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the verdict's panic closes the response", func(t *testing.T) {
+		for _, body := range []*trackedBody{{}, nil} {
+			rt := httpclient.Wrap(roundTripperFunc(func(*http.Request) (*http.Response, error) {
+				if body == nil {
+					return &http.Response{StatusCode: 204}, nil
+				}
+				return &http.Response{StatusCode: 200, Body: body}, nil
+			}), fixed(1e6), httpclient.WithVerdict(func(*http.Response, error, time.Duration) agilelimiter.Outcome { panic(cause) }))
+			func() {
+				defer func() {
+					if got := recover(); got != any(cause) {
+						t.Errorf("recovered %v, want the panic's own value", got)
+					}
+				}()
+				rt.RoundTrip(newRequest(t, nil))
+			}()
+			if body != nil && body.closed.Load() != 1 {
+				t.Errorf("the body was closed %d times, want once", body.closed.Load())
+			}
+		}
+	})
 	t.Run("Goexit", func(t *testing.T) {
 		lim := fixed(1e6)
 		done := make(chan struct{})
@@ -682,9 +716,9 @@ func TestWhatTheTransportReturns(t *testing.T) {
 		want     agilelimiter.Outcome
 	}{
 		{"a response", response, nil, response, "", 0, agilelimiter.Reached},
-		{"an error", nil, boom, nil, "boom", 0, agilelimiter.Reached},
-		{"both", response, boom, nil, "boom", 1, agilelimiter.Reached},
-		{"both, without a body", &http.Response{}, boom, nil, "boom", 0, agilelimiter.Reached},
+		{"an error", nil, boom, nil, "boom", 0, agilelimiter.Unreachable},
+		{"both", response, boom, nil, "boom", 1, agilelimiter.Unreachable},
+		{"both, without a body", &http.Response{}, boom, nil, "boom", 0, agilelimiter.Unreachable},
 		{"neither", nil, nil, nil,
 			"agilelimiter/httpclient: httpclient_test.roundTripperFunc returned neither a response nor an error", 0, agilelimiter.Aborted},
 		{"a response without a body", &http.Response{StatusCode: 204}, nil, nil, "", 0, agilelimiter.Reached},
@@ -705,9 +739,12 @@ func TestWhatTheTransportReturns(t *testing.T) {
 				t.Errorf("body closed %d times, want %d", body.closed.Load(), c.closed)
 			}
 			want := counts{Admitted: 1}
-			if c.want == agilelimiter.Aborted {
+			switch c.want {
+			case agilelimiter.Aborted:
 				want.Aborted = 1
-			} else {
+			case agilelimiter.Unreachable:
+				want.Unreachable = 1
+			default:
 				want.Reached = 1
 			}
 			wantCounts(t, lim, want)
@@ -827,4 +864,43 @@ func TestSuccessAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { rt.RoundTrip(req) }); n != 0 {
 		t.Errorf("%v allocations per call, want 0", n)
 	}
+}
+
+// A Clock that panics when the header is there ends the call and closes the body.
+func TestAPanickingClockEndsTheCall(t *testing.T) {
+	for _, opts := range [][]httpclient.Option{nil, {httpclient.UntilBody()}} {
+		clock := &fragileClock{VirtualClock: agilelimiter.NewVirtualClock(time.Unix(0, 0))}
+		lim := agilelimiter.New(agilelimiter.Config{MaxRate: 1, Clock: clock})
+		body := &trackedBody{Reader: &tenBytes{}}
+		rt := httpclient.Wrap(roundTripperFunc(func(*http.Request) (*http.Response, error) {
+			clock.broken = true
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body}, nil
+		}), lim, opts...)
+		func() {
+			defer func() {
+				if recover() != "broken" {
+					t.Error("the panic did not pass on")
+				}
+			}()
+			rt.RoundTrip(newRequest(t, nil))
+		}()
+		clock.broken = false
+		wantCounts(t, lim, counts{Admitted: 1, Aborted: 1})
+		if lim.InFlight() != 0 || body.closed.Load() == 0 {
+			t.Errorf("%d in flight and the body closed %d times, want 0 and at least 1", lim.InFlight(), body.closed.Load())
+		}
+	}
+}
+
+// fragileClock panics while it is broken.
+type fragileClock struct {
+	*agilelimiter.VirtualClock
+	broken bool
+}
+
+func (c *fragileClock) Now() time.Time {
+	if c.broken {
+		panic("broken")
+	}
+	return c.VirtualClock.Now()
 }

@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -14,8 +15,8 @@ import (
 // Verdict says what one finished round trip proves about the downstream. Exactly
 // one of resp and err is set, d is the time from the slot to the response
 // header or the error. It runs in the caller's goroutine, outside every lock,
-// once per request that was sent and not cancelled, and must leave resp.Body
-// alone: that belongs to the caller.
+// once per request that was sent, not cancelled and not refused by a limiter
+// further in, and must leave resp.Body alone: that belongs to the caller.
 //
 // To extend DefaultVerdict, judge what you know and leave it the rest:
 //
@@ -32,12 +33,17 @@ type Verdict func(resp *http.Response, err error, d time.Duration) agilelimiter.
 
 // DefaultVerdict judges by the first line that fits:
 //
-//   - Unreachable: the connection could not be made (no such host, refused, no
-//     route, TLS handshake, time-out of the dial): the call never arrived.
 //   - Aborted: a refusal by a limiter of ours further in
-//     (agilelimiter.IsRefusal). It says nothing about the downstream.
-//   - Reached: any other error: time-out, reset, unexpected EOF. The downstream
-//     had the call.
+//     (agilelimiter.IsRefusal), or context.Canceled. It says nothing about the
+//     downstream.
+//   - Unreachable: the connection could not be made (no such host, refused, no
+//     route, TLS handshake), its time-out included: the call never arrived.
+//   - Reached: any other time-out (agilelimiter.IsTimeout). The downstream had
+//     the call for at least that long.
+//   - Unreachable: every other error: reset, EOF, a proxy that refuses CONNECT,
+//     HTTP/2's GOAWAY and REFUSED_STREAM. There is no response, so nobody knows
+//     that work was done. A host that resets every call after a millisecond must
+//     not look fast.
 //   - Unreachable: 429, 502 and 503: somebody refused it without doing the work.
 //   - Aborted: a cache answered (IsCacheHit). It cost the origin nothing.
 //   - Reached: every other response, 504 and 500 included: it was worked on.
@@ -47,12 +53,8 @@ type Verdict func(resp *http.Response, err error, d time.Duration) agilelimiter.
 // as Reached; either way it is not a fast answer.
 func DefaultVerdict(resp *http.Response, err error, _ time.Duration) agilelimiter.Outcome {
 	switch {
-	case err != nil && neverArrived(err):
-		return agilelimiter.Unreachable
-	case err != nil && agilelimiter.IsRefusal(err):
-		return agilelimiter.Aborted
 	case err != nil:
-		return agilelimiter.Reached
+		return judgeError(err)
 	case resp == nil:
 		return agilelimiter.Aborted
 	}
@@ -66,51 +68,72 @@ func DefaultVerdict(resp *http.Response, err error, _ time.Duration) agilelimite
 	return agilelimiter.Reached
 }
 
-// neverArrived reports whether err says that there was no connection to send
-// the request on.
-func neverArrived(err error) bool {
+func judgeError(err error) agilelimiter.Outcome {
+	switch {
+	case agilelimiter.IsRefusal(err), errors.Is(err, context.Canceled):
+		return agilelimiter.Aborted
+	case agilelimiter.IsTimeout(err) && !beforeSending(err):
+		return agilelimiter.Reached
+	}
+	return agilelimiter.Unreachable
+}
+
+// beforeSending reports whether the time-out err ended the making of a
+// connection.
+func beforeSending(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		switch op.Op {
 		case "dial", "proxyconnect", "socks connect":
 			return true
-		case "remote error", "local error":
-			return true // crypto/tls: an alert from either side ended the handshake
 		}
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return true
 	}
-	for _, e := range unreachableErrnos {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	// The other failures of a handshake have no type in common, and this one
-	// none that is exported; what they share is how they begin.
-	text := err.Error()
-	return text == "net/http: TLS handshake timeout" || strings.HasPrefix(text, "tls: ")
+	// It has no type that is exported.
+	return strings.HasSuffix(err.Error(), "net/http: TLS handshake timeout")
 }
 
-// IsCacheHit reports whether a cache answered in place of the origin, by the
-// headers X-Cache, X-Cache-Status and CF-Cache-Status (HIT, TCP_HIT, UPDATING
-// and the like; not REVALIDATED, EXPIRED or a refresh hit, which asked the
-// origin, nor STALE, which follows a failed attempt to), X-From-Cache, the hit
-// parameter of Cache-Status (RFC 9211), and an Age above 0. Of several caches in
-// a row one hit is enough: the origin was not asked. It is false for nil.
+// IsCacheHit reports whether a cache answered in place of the origin. Of several
+// caches in a row one hit is enough: the origin was not asked. It is false for
+// nil. It knows these headers, in capitals or not:
+//
+//   - X-Cache, X-Cache-Status, CF-Cache-Status, X-Proxy-Cache and
+//     Akamai-Cache-Status: HIT, TCP_HIT, UPDATING, cache-hit and the like. No
+//     hits are REVALIDATED, EXPIRED and a refresh hit, which asked the origin,
+//     and STALE and HitStale, which follow a failed attempt to.
+//   - X-Vercel-Cache: HIT, PRERENDER, and STALE, which asks the origin later.
+//   - X-Cache-Lookup: the same as X-Cache, and "Cache Hit", but only without an
+//     X-Cache. Squid writes both, and its look-up may hit where its answer did
+//     not.
+//   - X-Cache-Hit, Cache-Hit and X-From-Cache: anything but empty, 0, false, no
+//     and miss.
+//   - Cache-Status (RFC 9211): the parameter hit.
+//   - Age: above 0.
 func IsCacheHit(resp *http.Response) bool {
 	if resp == nil {
 		return false
 	}
-	// One walk instead of six look-ups: it is on the path of every call, and most
-	// responses have few headers.
+	// One walk instead of a look-up each: it is on the path of every call, and
+	// most responses have few headers.
 	for name, lines := range resp.Header {
 		switch name {
-		case "X-Cache", "X-Cache-Status", "Cf-Cache-Status":
+		case "X-Cache", "X-Cache-Status", "Cf-Cache-Status", "X-Proxy-Cache", "Akamai-Cache-Status":
 			if slices.ContainsFunc(lines, saysHit) {
 				return true
 			}
-		case "X-From-Cache":
-			if v := first(lines); v != "" && v != "0" && !strings.EqualFold(v, "false") {
+		case "X-Vercel-Cache":
+			if slices.ContainsFunc(lines, vercelSaysHit) {
+				return true
+			}
+		case "X-Cache-Lookup":
+			if _, better := resp.Header["X-Cache"]; !better && slices.ContainsFunc(lines, saysHit) {
+				return true
+			}
+		case "X-From-Cache", "X-Cache-Hit", "Cache-Hit":
+			switch strings.ToLower(first(lines)) {
+			case "", "0", "false", "no", "miss":
+			default:
 				return true
 			}
 		case "Cache-Status":
@@ -137,17 +160,25 @@ func first(lines []string) string {
 }
 
 // saysHit reads the words of one or more caches: "HIT", "Hit from cloudfront",
-// "MISS, TCP_MEM_HIT from a23-1-2-3".
+// "MISS, TCP_MEM_HIT from a23-1-2-3", "Cache Hit".
 func saysHit(line string) bool {
 	for entry := range strings.SplitSeq(line, ",") {
-		word := strings.ToLower(strings.TrimSpace(entry))
+		word := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(entry)), "cache ")
 		if i := strings.IndexAny(word, " \t;:/("); i >= 0 {
 			word = word[:i]
 		}
-		if word == "hit" || word == "updating" ||
+		if word == "hit" || word == "cache-hit" || word == "updating" ||
 			strings.HasSuffix(word, "_hit") && !strings.Contains(word, "refresh") {
 			return true
 		}
+	}
+	return false
+}
+
+func vercelSaysHit(line string) bool {
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "hit", "prerender", "stale":
+		return true
 	}
 	return false
 }

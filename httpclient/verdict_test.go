@@ -1,6 +1,7 @@
 package httpclient_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -46,6 +49,10 @@ func TestDefaultVerdict(t *testing.T) {
 		{"dial: no route", nil, dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), unreachable},
 		{"dial: time-out", nil, dial(os.ErrDeadlineExceeded), unreachable},
 		{"dial: no such host", nil, dial(&net.DNSError{Err: "no such host", IsNotFound: true}), unreachable},
+		{"DNS: time-out", nil, &net.DNSError{IsTimeout: true}, unreachable},
+		{"TLS: time-out", nil, &timeout{"net/http: TLS handshake timeout"}, unreachable},
+		{"TLS: time-out, through url.Error", nil, &url.Error{Op: "Get", URL: "/", Err: &timeout{"net/http: TLS handshake timeout"}}, unreachable},
+		{"proxy: time-out", nil, &net.OpError{Op: "proxyconnect", Err: os.ErrDeadlineExceeded}, unreachable},
 		{"DNS by itself", nil, &net.DNSError{Err: "server misbehaving", IsTemporary: true}, unreachable},
 		{"through url.Error", nil, &url.Error{Op: "Get", URL: "http://x/", Err: dial(syscall.ECONNREFUSED)}, unreachable},
 		{"proxy: refused", nil, &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, unreachable},
@@ -59,14 +66,22 @@ func TestDefaultVerdict(t *testing.T) {
 
 		{"inner limiter: overloaded", nil, fmt.Errorf("inner: %w", agilelimiter.ErrOverloaded), aborted},
 		{"inner limiter: queue full", nil, agilelimiter.ErrQueueFull, aborted},
+		{"inner limiter: in the dialer", nil, dial(agilelimiter.ErrOverloaded), aborted},
 		{"inner limiter: no slot in time", nil, &url.Error{Op: "Get", Err: agilelimiter.ErrWait}, aborted},
 
 		{"deadline", nil, context.DeadlineExceeded, reached},
 		{"read time-out", nil, read(os.ErrDeadlineExceeded), reached},
-		{"reset", nil, read(syscall.ECONNRESET), reached},
-		{"EOF", nil, io.ErrUnexpectedEOF, reached},
-		{"unknown", nil, errors.New("boom"), reached},
-		{"an error beats a response", respond(503), errors.New("boom"), reached},
+		{"time-out of the response header", nil, &timeout{"net/http: timeout awaiting response headers"}, reached},
+		{"cancelled", nil, fmt.Errorf("hedge: %w", context.Canceled), aborted},
+		{"cancelled while dialling", nil, dial(context.Canceled), aborted},
+
+		{"reset", nil, read(syscall.ECONNRESET), unreachable},
+		{"EOF", nil, io.EOF, unreachable},
+		{"unexpected EOF", nil, io.ErrUnexpectedEOF, unreachable},
+		{"CONNECT refused", nil, errors.New("Proxy Authentication Required"), unreachable},
+		{"GOAWAY", nil, errors.New("http2: Transport received Server's graceful shutdown GOAWAY"), unreachable},
+		{"unknown", nil, errors.New("boom"), unreachable},
+		{"an error beats a response", respond(200), errors.New("boom"), unreachable},
 
 		{"neither", nil, nil, aborted},
 		{"429", respond(429), nil, unreachable},
@@ -90,6 +105,12 @@ func TestDefaultVerdict(t *testing.T) {
 		}
 	}
 }
+
+// timeout is a time-out with a text and no type that anybody knows.
+type timeout struct{ text string }
+
+func (e *timeout) Error() string { return e.text }
+func (e *timeout) Timeout() bool { return true }
 
 func TestIsCacheHit(t *testing.T) {
 	for _, c := range []struct {
@@ -143,6 +164,30 @@ func TestIsCacheHit(t *testing.T) {
 		{"Age", "soon", false},
 		{"Age", "", false},
 		{"Via", "1.1 hit", false},
+		{"X-Cache", "cache-hit", true},
+		{"X-Cache", "HitStale from child", false},
+		{"X-Vercel-Cache", "HIT", true},
+		{"X-Vercel-Cache", "PRERENDER", true},
+		{"X-Vercel-Cache", "STALE", true},
+		{"X-Vercel-Cache", "MISS", false},
+		{"X-Vercel-Cache", "REVALIDATED", false},
+		{"X-Vercel-Cache", "BYPASS", false},
+		{"X-Proxy-Cache", "HIT", true},
+		{"X-Proxy-Cache", "MISS", false},
+		{"X-Cache-Lookup", "HIT from squid:3128", true},
+		{"X-Cache-Lookup", "Hit From Disktank3", true},
+		{"X-Cache-Lookup", "Cache Hit", true},
+		{"X-Cache-Lookup", "Cache Refresh Hit", false},
+		{"X-Cache-Lookup", "Cache Miss", false},
+		{"Akamai-Cache-Status", "Hit from child", true},
+		{"Akamai-Cache-Status", "Miss from child, Hit from parent", true},
+		{"Akamai-Cache-Status", "RefreshHit from child", false},
+		{"Akamai-Cache-Status", "HitStale from child", false},
+		{"Akamai-Cache-Status", "Miss from child", false},
+		{"X-Cache-Hit", "true", true},
+		{"X-Cache-Hit", "MISS", false},
+		{"Cache-Hit", "1", true},
+		{"Cache-Hit", "no", false},
 	} {
 		h := http.Header{}
 		h.Set(c.name, c.value)
@@ -155,6 +200,12 @@ func TestIsCacheHit(t *testing.T) {
 	}
 	if httpclient.IsCacheHit(&http.Response{Header: http.Header{"Age": {}, "X-From-Cache": nil}}) {
 		t.Error("a hit in headers without a line")
+	}
+	for range 10 { // the order of a map's keys is chance
+		squid := http.Header{"X-Cache": {"MISS from squid"}, "X-Cache-Lookup": {"HIT from squid:3128"}}
+		if httpclient.IsCacheHit(&http.Response{Header: squid}) {
+			t.Error("a look-up that hit is taken for an answer out of the cache")
+		}
 	}
 	h := http.Header{"X-Cache": {"MISS", "HIT"}, "Cache-Status": {"a; fwd=miss", "b; hit"}}
 	if !httpclient.IsCacheHit(&http.Response{Header: h}) {
@@ -249,8 +300,165 @@ func TestDefaultVerdictOnRealErrors(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}))
 		defer srv.Close()
-		want(t, &http.Transport{}, srv.URL, agilelimiter.Reached)
+		want(t, &http.Transport{}, srv.URL, agilelimiter.Unreachable)
 	})
+	for _, status := range []int{502, 503, 429, 407} { // FR04
+		t.Run(fmt.Sprintf("proxy answers CONNECT with %d", status), func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(status)
+			}))
+			defer srv.Close()
+			proxy, err := url.Parse(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, &http.Transport{Proxy: http.ProxyURL(proxy)}, "https://downstream.test/", agilelimiter.Unreachable)
+		})
+	}
+	for name, serve := range map[string]func(*net.TCPConn){ // FR05
+		"TLS: closed at once": func(c *net.TCPConn) {},
+		"TLS: reset after the client hello": func(c *net.TCPConn) {
+			c.Read(make([]byte, 1))
+			c.SetLinger(0)
+		},
+		"TLS: plain HTTP": func(c *net.TCPConn) {
+			http.ReadRequest(bufio.NewReader(c))
+			io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want(t, &http.Transport{}, "https://"+listen(t, serve)+"/", agilelimiter.Unreachable)
+		})
+	}
+	t.Run("accept and close", func(t *testing.T) { // FR06
+		want(t, &http.Transport{}, "http://"+listen(t, func(*net.TCPConn) {})+"/", agilelimiter.Unreachable)
+	})
+	t.Run("reset before the response", func(t *testing.T) { // FR06
+		addr := listen(t, func(c *net.TCPConn) {
+			http.ReadRequest(bufio.NewReader(c))
+			c.SetLinger(0)
+		})
+		want(t, &http.Transport{}, "http://"+addr+"/", agilelimiter.Unreachable)
+	})
+	t.Run("time-out of the response header", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tr, stop := pipeTransport(func(*http.Request) string { return "" })
+			defer stop()
+			tr.ResponseHeaderTimeout = time.Second
+			want(t, tr, "http://downstream.test/", agilelimiter.Reached)
+		})
+	})
+	t.Run("a retry of a stale connection is invisible", func(t *testing.T) {
+		first := true
+		addr := listen(t, func(c *net.TCPConn) {
+			r := bufio.NewReader(c)
+			http.ReadRequest(r)
+			io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+			if first { // the next request on this connection is reset
+				first = false
+				http.ReadRequest(r)
+				c.SetLinger(0)
+			}
+		})
+		lim := fixed(1e6)
+		tr := &http.Transport{}
+		defer tr.CloseIdleConnections()
+		rt := httpclient.Wrap(tr, lim)
+		for range 2 {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/", nil)
+			resp, err := rt.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		wantCounts(t, lim, counts{Admitted: 2, Reached: 2})
+	})
+}
+
+// listen serves one connection after the other and closes each afterwards.
+func listen(t *testing.T, serve func(*net.TCPConn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c.(*net.TCPConn))
+			c.Close()
+		}
+	})
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	return l.Addr().String()
+}
+
+// FR25 and the end of it: http.Transport repeats what an HTTP/2 server refuses,
+// all for one slot, and in the end there is no response.
+func TestRefusedStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var streams atomic.Int32
+		tr := &http.Transport{Protocols: new(http.Protocols)}
+		tr.Protocols.SetUnencryptedHTTP2(true)
+		tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go refuseStreams(server, &streams)
+			return client, nil
+		}
+		lim := fixed(1000)
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://downstream.test/", nil)
+		begin := time.Now()
+		if _, err := httpclient.Wrap(tr, lim).RoundTrip(req); err == nil {
+			t.Fatal("a response")
+		}
+		if streams.Load() < 3 || time.Since(begin) < time.Second {
+			t.Errorf("%d streams in %v: net/http no longer repeats, and the package comment says it does",
+				streams.Load(), time.Since(begin))
+		}
+		wantCounts(t, lim, counts{Admitted: 1, Unreachable: 1})
+		tr.CloseIdleConnections()
+	})
+}
+
+// refuseStreams is an HTTP/2 server that refuses every stream.
+func refuseStreams(c net.Conn, streams *atomic.Int32) {
+	defer c.Close()
+	const headers, rstStream, settings, ack, refusedStream = 1, 3, 4, 1, 7
+	send := make(chan []byte, 100) // a pipe has no room: reading must not wait for writing
+	defer close(send)
+	go func() {
+		for frame := range send {
+			c.Write(frame)
+		}
+	}()
+	send <- []byte{0, 0, 0, settings, 0, 0, 0, 0, 0}
+	if _, err := io.ReadFull(c, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
+		return
+	}
+	for {
+		var head [9]byte
+		if _, err := io.ReadFull(c, head[:]); err != nil {
+			return
+		}
+		length := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
+		if _, err := io.CopyN(io.Discard, c, length); err != nil {
+			return
+		}
+		switch {
+		case head[3] == settings && head[4]&ack == 0:
+			send <- []byte{0, 0, 0, settings, ack, 0, 0, 0, 0}
+		case head[3] == headers:
+			streams.Add(1)
+			frame := []byte{0, 0, 4, rstStream, 0, 5: 0, 12: refusedStream}
+			copy(frame[5:9], head[5:9]) // of this stream
+			send <- frame
+		}
+	}
 }
 
 // closedPort returns a loopback address at which nobody listens.

@@ -16,7 +16,22 @@
 // The page tells names, loads, latencies and limits to whoever can fetch it, and
 // has no authentication of its own. It must not be reachable by the public:
 // serve it on a loopback or admin listener, or behind a handler that asks who
-// is there. It only reads; no request can change a limiter.
+// is there. It only reads; no request can change a limiter, unless you allow it:
+//
+//	page := httpdebug.New(httpdebug.WithControls(onlyAdmins))
+//	lim := agilelimiter.New(page.Watch("payments", cfg))
+//	page.Control("payments", lim)
+//
+// Then the page has fields for the bounds, a pause and the shadow mode, and each
+// of these bodies, posted as application/json, makes one change:
+//
+//	{"limiter": "payments", "min": 20, "max": 200}
+//	{"limiter": "payments", "pause_seconds": 30}     // 0 ends the pause; at most a day
+//	{"limiter": "payments", "shadow": true}
+//
+// The answer is 204; 403 for a request from another site or one that authorize
+// refuses, 400 and a sentence for a change that is wrong, and then nothing is
+// changed.
 //
 // # Memory
 //
@@ -45,6 +60,7 @@
 //	    "span_seconds": 300,                // how far points reach back
 //	    "elapsed_seconds": 245.1,           // since Watch, by the limiter's clock
 //	    "age_seconds": 0.1,                 // since the last tick
+//	    "controls": false,                  // whether a POST may change it
 //	    "stats": {...},                     // agilelimiter.Stats of the last tick
 //	    "notes": [{"level": "warn", "text": "At the floor of 20 req/s."}],
 //	    "decisions": [{                     // those that have been made

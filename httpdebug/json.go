@@ -26,6 +26,7 @@ type limiterReport struct {
 	Span      float64          `json:"span_seconds"`
 	Elapsed   float64          `json:"elapsed_seconds"`
 	Age       float64          `json:"age_seconds"`
+	Controls  bool             `json:"controls"`
 	Stats     statsReport      `json:"stats"`
 	Notes     []note           `json:"notes"`
 	Decisions []decisionReport `json:"decisions"`
@@ -40,6 +41,8 @@ type statsReport struct {
 	PeakInFlight int     `json:"peak_in_flight"`
 	Waiting      int     `json:"waiting"`
 	Binding      bool    `json:"binding"`
+	Shadow       bool    `json:"shadow"`
+	Paused       float64 `json:"paused_seconds"`
 	Decision     string  `json:"decision"`
 	Samples      int     `json:"samples"`
 	P50          float64 `json:"p50_seconds"`
@@ -53,7 +56,13 @@ type statsReport struct {
 	Unreachable  uint64  `json:"unreachable"`
 	Aborted      uint64  `json:"aborted"`
 	Truncated    uint64  `json:"truncated"`
+	Overflow     uint64  `json:"overflow"`
 	ThrottleWait float64 `json:"throttle_wait_seconds"`
+	Lateness     float64 `json:"lateness_seconds"`
+	WouldWait    uint64  `json:"would_wait"`
+	WouldWaitFor float64 `json:"would_wait_seconds"`
+	WouldShed    uint64  `json:"would_shed"`
+	LatenessLost float64 `json:"lateness_lost_seconds"`
 	Ticks        uint64  `json:"ticks"`
 }
 
@@ -89,7 +98,9 @@ func (p *Page) report(after uint64) report {
 	out := report{Time: time.Now().UTC(), Started: p.started.UTC(), Seq: p.seq.Load(), Limiters: []limiterReport{}}
 	for _, r := range p.all() {
 		s := r.snapshot(after, out.Seq)
-		out.Limiters = append(out.Limiters, s.report())
+		l := s.report()
+		l.Controls = p.authorize != nil && r.handle.Load() != nil
+		out.Limiters = append(out.Limiters, l)
 	}
 	return out
 }
@@ -116,13 +127,15 @@ func (s *snapshot) report() limiterReport {
 func statsOf(s *agilelimiter.Stats) statsReport {
 	return statsReport{
 		Target: s.Target, Min: s.Min, Max: s.Max,
-		InFlight: s.InFlight, PeakInFlight: s.PeakInFlight, Waiting: s.Waiting, Binding: s.Binding,
+		InFlight: s.InFlight, PeakInFlight: s.PeakInFlight, Waiting: s.Waiting, Binding: s.Binding, Shadow: s.Shadow, Paused: s.Paused.Seconds(),
+		WouldWait: s.WouldWait, WouldWaitFor: s.WouldWaitTime.Seconds(), WouldShed: s.WouldShed,
 		Decision: s.Decision.String(), Samples: s.Samples,
 		P50: s.P50.Seconds(), P99: s.P99.Seconds(),
 		Fast: s.Fast.Seconds(), Baseline: s.Baseline.Seconds(), Window: s.Window.Seconds(),
 		Admitted: s.Admitted, Shed: s.Shed,
-		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated,
-		ThrottleWait: s.ThrottleWait.Seconds(), Ticks: s.Ticks,
+		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated, Overflow: s.Overflow,
+		ThrottleWait: s.ThrottleWait.Seconds(),
+		Lateness:     s.Lateness.Seconds(), LatenessLost: s.LatenessLost.Seconds(), Ticks: s.Ticks,
 	}
 }
 

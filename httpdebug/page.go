@@ -22,25 +22,40 @@ import (
 // New; its zero value is not usable. All methods are safe for concurrent use,
 // and limiters may be added while it is being served.
 //
-// It answers GET and HEAD, the HTML page or JSON (see the package comment), on
+// It answers GET and HEAD, and POST where WithControls allows it: the HTML page or JSON (see the package comment), on
 // whatever path it is mounted; nothing it sends may be cached. A limiter that
 // is watched stays on the page as long as the Page lives.
 type Page struct {
-	started time.Time
-	seq     atomic.Uint64 // of the last finished point of any limiter
+	started     time.Time
+	authorize   func(*http.Request) error // nil: nothing can be changed
+	crossOrigin http.CrossOriginProtection
+	seq         atomic.Uint64 // of the last finished point of any limiter
 
 	mu        sync.Mutex // guards recorders
 	recorders []*recorder
 }
 
-// New returns a Page without limiters.
-func New() *Page { return &Page{started: time.Now()} }
+// New returns a Page without limiters. A nil Option panics.
+func New(opts ...Option) *Page {
+	p := &Page{started: time.Now()}
+	for _, o := range opts {
+		if o == nil {
+			panic("httpdebug: New: nil Option")
+		}
+		o(p)
+	}
+	return p
+}
 
 // Watch adds a Limiter to the page under name and returns cfg with an OnTick
 // that records each step and then calls cfg's own OnTick, if any. The result is
 // for one agilelimiter.New. Recording a step costs well under a microsecond and
-// never waits for a request. Watch panics if name is empty or taken.
+// never waits for a request. Watch panics if name is empty or taken, and with the
+// error of cfg.Validate as New would; the name stays free then.
 func (p *Page) Watch(name string, cfg agilelimiter.Config) agilelimiter.Config {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
 	r := newRecorder(identity{name, "rate", "req/s", cfg.Anchor, cfg.Tick, cfg.SLOTarget}, cfg.Clock, &p.seq)
 	p.add(r)
 	cfg.OnTick = r.onTick(cfg.OnTick)
@@ -50,6 +65,9 @@ func (p *Page) Watch(name string, cfg agilelimiter.Config) agilelimiter.Config {
 // WatchConcurrency is Watch for a ConcurrencyLimiter; the two share one space of
 // names.
 func (p *Page) WatchConcurrency(name string, cfg agilelimiter.ConcurrencyConfig) agilelimiter.ConcurrencyConfig {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
 	r := newRecorder(identity{name, "limit", "calls", cfg.Anchor, cfg.Tick, cfg.SLOTarget}, cfg.Clock, &p.seq)
 	p.add(r)
 	cfg.OnTick = r.onTick(cfg.OnTick)
@@ -76,14 +94,22 @@ func (p *Page) all() []*recorder {
 	return p.recorders[:len(p.recorders):len(p.recorders)]
 }
 
-// ServeHTTP answers with the page or with JSON. A method other than GET and
-// HEAD is 405, an unknown format or an after that is no number 400.
+// ServeHTTP answers with the page or with JSON, or makes a change. Another method
+// is 405, an unknown format or an after that is no number 400.
 func (p *Page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	if req.Method == http.MethodPost && p.authorize != nil {
+		p.post(w, req)
+		return
+	}
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		h.Set("Allow", "GET, HEAD")
+		allow := "GET, HEAD"
+		if p.authorize != nil {
+			allow += ", POST"
+		}
+		h.Set("Allow", allow)
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}

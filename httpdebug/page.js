@@ -33,8 +33,8 @@
 
   const LANE = { hold: "hold", blind: "blind" };
   for (const d of ["probe", "slow_start", "recover", "resume"]) LANE[d] = "up";
-  for (const d of ["backoff", "tail_backoff", "outage"]) LANE[d] = "down";
-  for (const d of ["calibrate", "test", "restore", "drained"]) LANE[d] = "ask";
+  for (const d of ["backoff", "tail_backoff", "loss_backoff", "outage"]) LANE[d] = "down";
+  for (const d of ["test", "restore", "drained"]) LANE[d] = "ask";
 
   // A series has a key of the points, or fix, a constant of the limiter that is
   // drawn as a labelled level. The first series lies on top.
@@ -91,6 +91,39 @@
     return c;
   }
 
+  // makeControls is what the page's owner allows to be changed. The fields hold
+  // what was in force when the card was made; they are the user's from then on.
+  function makeControls(lim) {
+    const said = el("output", { role: "status" });
+    async function change(what) {
+      set(said, "…");
+      try {
+        const answer = await fetch(location.pathname, {
+          method: "POST", headers: { "Content-Type": "application/json" },
+          body: JSON.stringify({ limiter: lim.name, ...what }),
+        });
+        set(said, answer.ok ? "Done." : (await answer.text()).trim());
+      } catch (e) { set(said, "Not sent: " + e.message); }
+    }
+    const field = (label, value) => {
+      const input = el("input", { type: "number", step: "any", min: "0", value, "aria-label": label + " of " + lim.name });
+      return [input, el("label", {}, label + " ", input)];
+    };
+    const button = (label, act) => {
+      const b = el("button", { type: "button" }, label);
+      b.addEventListener("click", act);
+      return b;
+    };
+    const [min, minLabel] = field("floor", lim.stats.min), [max, maxLabel] = field("ceiling", lim.stats.max);
+    const [pause, pauseLabel] = field("seconds", 30);
+    return el("details", { class: "controls" }, el("summary", {}, "Change"),
+      el("p", {}, minLabel, maxLabel, button("Set bounds", () => change({ min: min.valueAsNumber, max: max.valueAsNumber }))),
+      el("p", {}, pauseLabel, button("Pause calls", () => change({ pause_seconds: pause.valueAsNumber })),
+        button("End the pause", () => change({ pause_seconds: 0 }))),
+      el("p", {}, button("Shadow mode on", () => change({ shadow: true })), button("Shadow mode off", () => change({ shadow: false }))),
+      said);
+  }
+
   function makeCard(lim) {
     const card = { points: [], cursor: null, charts: chartsOf(lim).map(makeChart), rows: new Map() };
     card.big = el("b");
@@ -107,11 +140,12 @@
       "aria-label": "Charts of " + lim.name + ". Left and right arrow keys read earlier values, Escape returns to now." },
       ...card.charts.map((c) => c.node),
       el("section", {}, el("h3", {}, "Decisions ", el("span", {}, "shaded: no samples")), card.strip, card.now));
+    if (lim.controls) card.controls = makeControls(lim);
     card.node = el("article", { class: "card" },
       el("div", { class: "head" },
         el("h2", {}, lim.name, el("span", { class: "kind" }, " " + lim.kind + ", anchor " + lim.anchor)),
         el("p", { class: "big" }, card.big, " " + lim.unit), card.bounds),
-      card.notes, card.box,
+      card.notes, ...(card.controls ? [card.controls] : []), card.box,
       el("table", {},
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "decision"), el("th", { scope: "col", class: "n" }, "times"),
           el("th", { scope: "col", class: "n" }, "last"), el("th", { scope: "col", class: "n" }, lim.unit), el("th", { scope: "col", class: "why" }, "why"))),

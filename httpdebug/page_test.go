@@ -29,6 +29,7 @@ type report struct {
 		Span                     float64 `json:"span_seconds"`
 		Elapsed                  float64 `json:"elapsed_seconds"`
 		Age                      float64 `json:"age_seconds"`
+		Controls                 bool
 		Stats                    map[string]any
 		Notes                    []struct{ Level, Text string }
 		Decisions                []struct {
@@ -152,8 +153,8 @@ func TestWatchFillsInWhatTheConfigKnows(t *testing.T) {
 func TestWatchCallsTheOldOnTick(t *testing.T) {
 	page := httpdebug.New()
 	var rates, limits []float64
-	cfg := page.Watch("a", agilelimiter.Config{OnTick: func(s agilelimiter.Stats) { rates = append(rates, s.Target) }})
-	ccfg := page.WatchConcurrency("b", agilelimiter.ConcurrencyConfig{OnTick: func(s agilelimiter.Stats) { limits = append(limits, s.Target) }})
+	cfg := page.Watch("a", agilelimiter.Config{MaxRate: 1, OnTick: func(s agilelimiter.Stats) { rates = append(rates, s.Target) }})
+	ccfg := page.WatchConcurrency("b", agilelimiter.ConcurrencyConfig{MaxLimit: 1, OnTick: func(s agilelimiter.Stats) { limits = append(limits, s.Target) }})
 	cfg.OnTick(agilelimiter.Stats{Target: 7})
 	ccfg.OnTick(agilelimiter.Stats{Target: 8})
 	if !slices.Equal(rates, []float64{7}) || !slices.Equal(limits, []float64{8}) {
@@ -171,20 +172,20 @@ func TestWatchPanics(t *testing.T) {
 		want string
 	}{
 		"empty": {
-			func(p *httpdebug.Page) { p.Watch("", agilelimiter.Config{}) },
+			func(p *httpdebug.Page) { p.Watch("", agilelimiter.Config{MaxRate: 1}) },
 			"httpdebug: a limiter needs a name",
 		},
 		"twice": {
 			func(p *httpdebug.Page) {
-				p.Watch("a", agilelimiter.Config{})
-				p.Watch("a", agilelimiter.Config{})
+				p.Watch("a", agilelimiter.Config{MaxRate: 1})
+				p.Watch("a", agilelimiter.Config{MaxRate: 1})
 			},
 			`httpdebug: a limiter named "a" is watched already`,
 		},
 		"one of each kind": {
 			func(p *httpdebug.Page) {
-				p.Watch("a", agilelimiter.Config{})
-				p.WatchConcurrency("a", agilelimiter.ConcurrencyConfig{})
+				p.Watch("a", agilelimiter.Config{MaxRate: 1})
+				p.WatchConcurrency("a", agilelimiter.ConcurrencyConfig{MaxLimit: 1})
 			},
 			`httpdebug: a limiter named "a" is watched already`,
 		},
@@ -200,24 +201,49 @@ func TestWatchPanics(t *testing.T) {
 	}
 }
 
+// A config that is refused takes no name: the next try with a right one is the
+// first.
+func TestWatchTakesNoNameForAWrongConfig(t *testing.T) {
+	page := httpdebug.New()
+	for _, watch := range []func(name string){
+		func(name string) { page.Watch(name, agilelimiter.Config{MaxRate: -1}) },
+		func(name string) { page.WatchConcurrency(name, agilelimiter.ConcurrencyConfig{}) },
+	} {
+		func() {
+			defer func() {
+				if err, ok := recover().(error); !ok || !strings.HasPrefix(err.Error(), "agilelimiter: Max") {
+					t.Errorf("panic %v, want the error of Validate", err)
+				}
+			}()
+			watch("a")
+		}()
+	}
+	if got := read(t, page, ""); len(got.Limiters) != 0 {
+		t.Errorf("%d limiters on the page, want none", len(got.Limiters))
+	}
+	page.Watch("a", agilelimiter.Config{MaxRate: 1})
+}
+
 func TestEveryStatIsSent(t *testing.T) {
 	page := httpdebug.New()
 	k := newTicker(page, "a", 250*time.Millisecond)
 	k.step(func(s *agilelimiter.Stats) {
 		*s = agilelimiter.Stats{
-			Target: 1, Min: 2, Max: 3, InFlight: 4, PeakInFlight: 5, Waiting: 6, Binding: true,
+			Target: 1, Min: 2, Max: 3, InFlight: 4, PeakInFlight: 5, Waiting: 6, Binding: true, Paused: 22 * time.Second,
+			Shadow: true, WouldWait: 23, WouldShed: 24, WouldWaitTime: 25 * time.Second,
 			Decision: agilelimiter.Probe, Samples: 7, P50: 8 * time.Second, P99: 9 * time.Second,
 			Fast: 10 * time.Second, Baseline: 11 * time.Second, Window: 12 * time.Second,
-			Admitted: 13, Shed: 14, Reached: 15, Unreachable: 16, Aborted: 17, Truncated: 18,
-			ThrottleWait: 19 * time.Second, Ticks: 19,
+			Admitted: 13, Shed: 14, Reached: 15, Unreachable: 16, Aborted: 17, Truncated: 18, Overflow: 20,
+			ThrottleWait: 19 * time.Second, Lateness: 20 * time.Second, LatenessLost: 21 * time.Second, Ticks: 19,
 		}
 	})
 	want := map[string]any{
 		"target": 1.0, "min": 2.0, "max": 3.0, "in_flight": 4.0, "peak_in_flight": 5.0, "waiting": 6.0,
-		"binding": true, "decision": "probe", "samples": 7.0, "p50_seconds": 8.0, "p99_seconds": 9.0,
+		"binding": true, "paused_seconds": 22.0,
+		"shadow": true, "would_wait": 23.0, "would_shed": 24.0, "would_wait_seconds": 25.0, "decision": "probe", "samples": 7.0, "p50_seconds": 8.0, "p99_seconds": 9.0,
 		"fast_seconds": 10.0, "baseline_seconds": 11.0, "window_seconds": 12.0, "admitted": 13.0,
-		"shed": 14.0, "reached": 15.0, "unreachable": 16.0, "aborted": 17.0, "truncated": 18.0,
-		"throttle_wait_seconds": 19.0, "ticks": 20.0,
+		"shed": 14.0, "reached": 15.0, "unreachable": 16.0, "aborted": 17.0, "truncated": 18.0, "overflow": 20.0,
+		"throttle_wait_seconds": 19.0, "lateness_seconds": 20.0, "lateness_lost_seconds": 21.0, "ticks": 20.0,
 	}
 	if got := read(t, page, "").Limiters[0].Stats; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -233,7 +259,7 @@ func TestJSONOfNothingHasNoNull(t *testing.T) {
 	if body := get(t, page, "GET", "/?format=json").Body.String(); !strings.Contains(body, `"limiters":[]`) {
 		t.Errorf("empty page: %s", body)
 	}
-	page.Watch("a", agilelimiter.Config{})
+	page.Watch("a", agilelimiter.Config{MaxRate: 1})
 	if body := get(t, page, "GET", "/?format=json").Body.String(); strings.Contains(body, "null") {
 		t.Errorf("before the first tick: %s", body)
 	}
@@ -324,7 +350,7 @@ func TestPolicyNamesWhatIsSent(t *testing.T) {
 func TestNamesAreEscaped(t *testing.T) {
 	page := httpdebug.New()
 	name := `<script>alert("x")</script>&'{{style}}`
-	page.Watch(name, agilelimiter.Config{})
+	page.Watch(name, agilelimiter.Config{MaxRate: 1})
 	body := get(t, page, "GET", "/").Body.String()
 	want := `<th scope="row">&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt;&amp;&#39;{{style}}</th>`
 	if !strings.Contains(body, want) || strings.Contains(body, "<script>alert") {

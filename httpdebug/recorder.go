@@ -49,6 +49,8 @@ type recorder struct {
 	clock agilelimiter.Clock
 	seq   *atomic.Uint64 // the page's; every finished point takes the next
 
+	handle atomic.Pointer[handle] // nil: the page cannot change the limiter
+
 	mu       sync.Mutex // guards what follows; held for copies only, never during a callback
 	last     time.Time  // the clock's reading at the last tick, at first at Watch
 	elapsed  time.Duration

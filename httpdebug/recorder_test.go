@@ -177,7 +177,7 @@ func (h *readHook) Now() time.Time {
 func TestPointDuringRequest(t *testing.T) {
 	page := httpdebug.New()
 	hook := &readHook{Clock: agilelimiter.SystemClock()}
-	page.WatchConcurrency("first", agilelimiter.ConcurrencyConfig{Clock: hook})
+	page.WatchConcurrency("first", agilelimiter.ConcurrencyConfig{MaxLimit: 1, Clock: hook})
 	k := newTicker(page, "second", time.Second)
 	k.step(nil)
 	hook.f = func() { k.step(nil) }
@@ -317,7 +317,7 @@ func TestConcurrentUse(t *testing.T) {
 	})
 	wg.Go(func() {
 		for i := range 20 {
-			page.WatchConcurrency(fmt.Sprint("limit ", i), agilelimiter.ConcurrencyConfig{})
+			page.WatchConcurrency(fmt.Sprint("limit ", i), agilelimiter.ConcurrencyConfig{MaxLimit: 1})
 			resp, err := http.Get(server.URL)
 			if err != nil {
 				t.Error(err)

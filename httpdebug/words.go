@@ -19,10 +19,10 @@ var reasons = [agilelimiter.NumDecisions]string{
 	agilelimiter.TailBackoff: "Too many calls took longer than the SLO: a step down.",
 	agilelimiter.Outage:      "Most calls were lost: the number is remembered and halved.",
 	agilelimiter.Resume:      "First real answer after an outage: half of the remembered number is back.",
-	agilelimiter.Calibrate:   "Staying at the floor to learn the latency without a queue.",
-	agilelimiter.Test:        "A short deep cut, to see whether latency follows the calls in flight.",
-	agilelimiter.Restore:     "The cut left the latency as it was: not our queue, the cut is undone.",
-	agilelimiter.Drained:     "The cut brought the latency down: the queue was ours and is gone.",
+	agilelimiter.LossBackoff: "More calls than normal are refused or lost: a step down to what is served.",
+	agilelimiter.Test:        "A short deep cut, to see whether latency or losses follow the calls in flight.",
+	agilelimiter.Restore:     "The cut left latency and losses as they were: not our doing, the cut is undone.",
+	agilelimiter.Drained:     "The cut brought latency or losses down: they were our doing.",
 }
 
 // weight ranks decisions: of the ticks merged into one point, the one with most
@@ -33,7 +33,7 @@ var weight = [agilelimiter.NumDecisions]uint8{
 	agilelimiter.Probe:       2,
 	agilelimiter.Recover:     3,
 	agilelimiter.SlowStart:   3,
-	agilelimiter.Calibrate:   4,
+	agilelimiter.LossBackoff: 8,
 	agilelimiter.Test:        5,
 	agilelimiter.Drained:     6,
 	agilelimiter.Restore:     6,
@@ -74,6 +74,16 @@ func (s *snapshot) notes() []note {
 			spell(s.blind), s.kind)
 	default:
 		add("info", "No calls for %s; the %s stands still.", spell(s.blind), s.kind)
+	}
+	if st.Shadow {
+		add("info", "Shadow mode: nobody is delayed or refused. %d calls would have waited, %d would have been refused.", st.WouldWait, st.WouldShed)
+	}
+	if st.Paused > 0 {
+		add("warn", "Paused for another %s: nobody is let through.", spell(st.Paused))
+	}
+	if st.Lateness > 10*time.Millisecond && st.LatenessLost > 0 {
+		add("warn", "The limiter's own timer is late by up to %s: the machine is busy, and %s of the schedule are lost so far.",
+			st.Lateness.Round(time.Millisecond), st.LatenessLost.Round(time.Millisecond))
 	}
 	switch {
 	case st.Min == st.Max:

@@ -26,7 +26,7 @@ func TestOurClientBeforeOurServer(t *testing.T) {
 			release := make(chan struct{})
 			addr, client := serve(t, protocol, httpserver.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				<-release
-			}), inbound, httpserver.WithRetryAfter(time.Second)))
+			}), inbound, httpserver.WithRetryAfter(time.Millisecond)))
 			clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
 			outbound := agilelimiter.New(agilelimiter.Config{MaxRate: 1000, InitialRate: 1000, SLOTarget: time.Second, Clock: clock})
 			outbound.Start()

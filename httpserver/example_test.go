@@ -36,11 +36,11 @@ func ExampleWithShedHandler() {
 		fmt.Fprint(w, `{"title":"busy, please come back"}`)
 	})
 	h := httpserver.Wrap(http.NotFoundHandler(), lim,
-		httpserver.WithRetryAfter(1500*time.Millisecond), httpserver.WithShedHandler(busy))
+		httpserver.WithRetryAfter(500*time.Millisecond), httpserver.WithShedHandler(busy))
 
 	lim.TryTake() // somebody holds the only slot
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Println(w.Code, w.Header().Get("Retry-After"), w.Body)
-	// Output: 503 2 {"title":"busy, please come back"}
+	// Output: 503 1 {"title":"busy, please come back"}
 }

@@ -16,6 +16,22 @@
 // as soon as the 503 is out while the handler goes on working, and nothing
 // would bound the number of those.
 //
+// Limits for the request's body belong outside of Wrap:
+//
+//	http.MaxBytesHandler(httpserver.Wrap(h, lim), 1<<20)
+//
+// http.MaxBytesReader tells the server by a private method of its ResponseWriter
+// to close the connection after a body that is too long. No wrapper can pass that
+// on. Inside of Wrap the body is limited all the same, but the server then reads
+// up to 256 KB of the rest to keep the connection.
+//
+// A slot is held as long as the handler runs, and a handler that reads a slow
+// upload or writes to a slow reader runs as long as its client likes. A few
+// hundred such clients hold every slot. Remedies, best first: let a proxy in front
+// buffer requests and responses; set http.Server's ReadTimeout and WriteTimeout,
+// or a deadline a request by http.ResponseController; give uploads, downloads and
+// streams a limiter of their own, whose verdict is Aborted.
+//
 // A request whose client leaves proves nothing and is dropped. If clients lose
 // patience before the service is slower than it should be, everything that an
 // overload slows down is dropped, and the limiter sees the rest. Let the service
@@ -25,8 +41,8 @@
 package httpserver
 
 import (
-	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -45,24 +61,23 @@ func WithVerdict(v Verdict) Option {
 	return func(h *handler) { h.verdict = v }
 }
 
-// WithRetryAfter adds a Retry-After header to refusals: d in whole seconds,
-// rounded up so that nobody comes back too early. The value is constant, as a
-// limiter that follows latency does not know when there will be room. 0, the
-// default, means no header; a negative d panics.
+// WithRetryAfter adds a Retry-After header to refusals. Each refusal draws its own
+// delay, evenly from [d/2, 3d/2), in whole seconds rounded up, so that clients who
+// were shed together do not come back together. A limiter that follows latency
+// does not know when there will be room, so d is yours to choose. 0, the default,
+// means no header; a negative d panics.
 func WithRetryAfter(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("agilelimiter/httpserver: WithRetryAfter(%v): must not be negative", d))
 	}
-	seconds := d / time.Second
-	if d%time.Second > 0 {
-		seconds++
-	}
-	return func(h *handler) {
-		h.retryAfter = ""
-		if seconds > 0 {
-			h.retryAfter = strconv.FormatInt(int64(seconds), 10)
-		}
-	}
+	return func(h *handler) { h.retryAfter = d }
+}
+
+// spread draws a delay evenly from [d/2, 3d/2), in seconds rounded up, at least
+// one. d is above 0.
+func spread(d time.Duration) int64 {
+	ns := uint64(d/2) + rand.Uint64N(uint64(d)) // up to 3/2 of the longest Duration
+	return max(1, int64((ns+uint64(time.Second)-1)/uint64(time.Second)))
 }
 
 // WithStatus changes the status of refusals, 429 Too Many Requests by default;
@@ -96,8 +111,9 @@ func WithShedHandler(refused http.Handler) Option {
 // Aborted, are requests whose client has left meanwhile (the request's context
 // was cancelled) and those in which next or the Verdict panicked or called
 // runtime.Goexit; the panic goes on, http.ErrAbortHandler too. A context
-// deadline that ran out, http.TimeoutHandler's say, is not a client that left:
-// judged Reached, it is reported by ObserveTruncated. An undefined Outcome
+// deadline that ran out, http.TimeoutHandler's say, is not a client that left, and
+// neither is a cancellation whose cause is a time-out (context.Cause): judged
+// Reached, such a request is reported by ObserveTruncated. An undefined Outcome
 // counts as Reached. Shed requests are neither measured nor judged.
 //
 // The ResponseWriter that next gets offers of http.Flusher, http.Hijacker,
@@ -135,47 +151,51 @@ type handler struct {
 	verdict    Verdict
 	refused    http.Handler // nil: plain text
 	status     int
-	retryAfter string // empty: none
+	retryAfter time.Duration // 0: none
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.lim.TryTake() {
+	call, ok := h.lim.TryAdmit()
+	if !ok {
 		h.shed(w, r)
 		return
 	}
-	start := h.lim.Elapsed()
-	var d time.Duration
-	outcome, truncated := agilelimiter.Aborted, false
+	ended := false
 	// Deferred, so that a panic or Goexit gives the slot back too, without
 	// evidence. It is not recovered.
 	defer func() {
-		h.lim.Release()
-		if truncated {
-			h.lim.ObserveTruncated(d)
-		} else {
-			h.lim.Record(outcome, d)
+		if !ended {
+			defer call.Release() // where it is the Clock that panics
+			call.End(agilelimiter.Aborted, call.Age())
 		}
 	}()
 	watched, watch := observe(w, r)
 	h.next.ServeHTTP(watched, r)
-	d = h.lim.Elapsed() - start
-	outcome, truncated = h.judge(r, watch, d)
+	d := call.Age()
+	if outcome, truncated := h.judge(r, watch, d); truncated {
+		call.EndTruncated(d)
+	} else {
+		call.End(outcome, d)
+	}
+	ended = true
 }
 
 // judge returns what a finished request proves; truncated stands for Reached
 // with a duration that is only a lower bound.
 func (h *handler) judge(r *http.Request, w *writer, d time.Duration) (o agilelimiter.Outcome, truncated bool) {
-	ended := r.Context().Err()
-	if ended == context.Canceled {
-		return agilelimiter.Aborted, false
+	if r.Context().Err() != nil {
+		var cancelled bool
+		if cancelled, truncated = agilelimiter.Interrupted(r.Context()); cancelled {
+			return agilelimiter.Aborted, false
+		}
 	}
 	o = h.verdict(r, w.final(), w.Header(), d)
-	return o, ended != nil && o != agilelimiter.Unreachable && o != agilelimiter.Aborted
+	return o, truncated && o != agilelimiter.Unreachable && o != agilelimiter.Aborted
 }
 
 func (h *handler) shed(w http.ResponseWriter, r *http.Request) {
-	if h.retryAfter != "" {
-		w.Header().Set("Retry-After", h.retryAfter)
+	if h.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(spread(h.retryAfter), 10))
 	}
 	if h.refused != nil {
 		h.refused.ServeHTTP(w, r)

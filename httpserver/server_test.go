@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,14 +93,11 @@ func TestRefusal(t *testing.T) {
 		retryAfter, body string
 	}{
 		{"default", nil, 429, "", "Too Many Requests\n"},
-		{"1.5 s", []httpserver.Option{httpserver.WithRetryAfter(1500 * time.Millisecond)}, 429, "2", "Too Many Requests\n"},
-		{"1 s", []httpserver.Option{httpserver.WithRetryAfter(time.Second)}, 429, "1", "Too Many Requests\n"},
-		{"999 ms", []httpserver.Option{httpserver.WithRetryAfter(999 * time.Millisecond)}, 429, "1", "Too Many Requests\n"},
 		{"1 ns", []httpserver.Option{httpserver.WithRetryAfter(1)}, 429, "1", "Too Many Requests\n"},
-		{"the longest", []httpserver.Option{httpserver.WithRetryAfter(1<<63 - 1)}, 429, "9223372037", "Too Many Requests\n"},
+		{"up to a second", []httpserver.Option{httpserver.WithRetryAfter(time.Second * 2 / 3)}, 429, "1", "Too Many Requests\n"},
 		{"0", []httpserver.Option{httpserver.WithRetryAfter(time.Second), httpserver.WithRetryAfter(0)}, 429, "", "Too Many Requests\n"},
 		{"503", []httpserver.Option{httpserver.WithStatus(503)}, 503, "", "Service Unavailable\n"},
-		{"own body", []httpserver.Option{httpserver.WithRetryAfter(time.Second), problem}, 503, "1", `{"title":"busy","instance":"/path"}`},
+		{"own body", []httpserver.Option{httpserver.WithRetryAfter(time.Millisecond), problem}, 503, "1", `{"title":"busy","instance":"/path"}`},
 	} {
 		rec := httptest.NewRecorder()
 		httpserver.Wrap(never, full, append(c.opts, verdict)...).ServeHTTP(rec, newRequest(http.MethodGet))
@@ -108,7 +106,52 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%s: %d, Retry-After %q, %q", c.what, rec.Code, rec.Header().Get("Retry-After"), rec.Body)
 		}
 	}
-	wantCounts(t, full, counts{InFlight: 1, Admitted: 1, Shed: 9})
+	wantCounts(t, full, counts{InFlight: 1, Admitted: 1, Shed: 6})
+}
+
+// FR26: who was shed together shall not come back together.
+func TestRetryAfterIsSpread(t *testing.T) {
+	full := newLimiter(1)
+	full.TryTake()
+	draw := func(d time.Duration, n int) (seen map[int64]int, mean float64) {
+		h := httpserver.Wrap(http.NotFoundHandler(), full, httpserver.WithRetryAfter(d))
+		seen = map[int64]int{}
+		for range n {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, newRequest(http.MethodGet))
+			seconds, err := strconv.ParseInt(rec.Header().Get("Retry-After"), 10, 64)
+			if err != nil {
+				t.Fatalf("%v: %v", d, err)
+			}
+			seen[seconds]++
+			mean += float64(seconds) / float64(n)
+		}
+		return seen, mean
+	}
+	for _, c := range []struct {
+		d            time.Duration
+		least, most  int64
+		mean, margin float64 // five standard deviations of the mean of 1000 draws
+	}{
+		{time.Second, 1, 2, 1.5, 0.08},
+		{1500 * time.Millisecond, 1, 3, 2, 0.13},
+		{10 * time.Second, 6, 15, 10.5, 0.46},
+		{time.Hour, 1801, 5400, 3600.5, 165},
+		{1<<63 - 1, 4611686018, 13835058056, 9223372036.8, 4.3e8},
+	} {
+		seen, mean := draw(c.d, 1000)
+		for s := range seen {
+			if s < c.least || s > c.most {
+				t.Errorf("%v: Retry-After %d, want %d to %d", c.d, s, c.least, c.most)
+			}
+		}
+		if want := min(c.most-c.least+1, 500); int64(len(seen)) < want {
+			t.Errorf("%v: %d different values, want %d at least", c.d, len(seen), want)
+		}
+		if mean < c.mean-c.margin || mean > c.mean+c.margin {
+			t.Errorf("%v: a mean of %g, want %g", c.d, mean, c.mean)
+		}
+	}
 }
 
 func TestRetryAfterOfTheHandlerIsItsOwn(t *testing.T) {
@@ -128,7 +171,7 @@ func TestShedHeadKeepsTheConnection(t *testing.T) {
 			full := newLimiter(1)
 			full.TryTake()
 			var conns sync.Map
-			h := httpserver.Wrap(http.NotFoundHandler(), full, httpserver.WithRetryAfter(time.Second))
+			h := httpserver.Wrap(http.NotFoundHandler(), full, httpserver.WithRetryAfter(time.Millisecond))
 			url, client := serve(t, protocol, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				conns.Store(r.RemoteAddr, true)
 				h.ServeHTTP(w, r)
@@ -307,6 +350,62 @@ func TestDeadlineIsEvidence(t *testing.T) {
 		}
 		wantCounts(t, lim, counts{Admitted: 1, Reached: 1, Truncated: 1})
 	})
+}
+
+// A cancellation whose cause is a time-out is that patience too.
+func TestCauseIsEvidence(t *testing.T) {
+	lim := newLimiter(5)
+	h := httpserver.Wrap(http.NotFoundHandler(), lim)
+	for _, cause := range []error{fmt.Errorf("budget: %w", context.DeadlineExceeded), errors.New("client left")} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		h.ServeHTTP(httptest.NewRecorder(), newRequest(http.MethodGet).WithContext(ctx))
+	}
+	wantCounts(t, lim, counts{Admitted: 2, Reached: 1, Truncated: 1, Aborted: 1})
+}
+
+// FR02: a body limit outside of Wrap closes the connection after a body that is
+// too long, as it does without Wrap. Inside it still limits the body.
+func TestBodyLimits(t *testing.T) {
+	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		}
+	})
+	for _, c := range []struct {
+		what    string
+		handler func(lim *agilelimiter.ConcurrencyLimiter) http.Handler
+		close   bool
+	}{
+		{"outside", func(lim *agilelimiter.ConcurrencyLimiter) http.Handler {
+			return http.MaxBytesHandler(httpserver.Wrap(read, lim), 10)
+		}, true},
+		{"inside", func(lim *agilelimiter.ConcurrencyLimiter) http.Handler {
+			return httpserver.Wrap(http.MaxBytesHandler(read, 10), lim)
+		}, false},
+		{"in the handler", func(lim *agilelimiter.ConcurrencyLimiter) http.Handler {
+			return httpserver.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Body = http.MaxBytesReader(w, r.Body, 10)
+				read(w, r)
+			}), lim)
+		}, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			lim := newLimiter(5)
+			srv := httptest.NewServer(c.handler(lim))
+			defer srv.Close()
+			resp, err := srv.Client().Post(srv.URL, "", strings.NewReader(strings.Repeat("x", 1000)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusRequestEntityTooLarge || resp.Close != c.close {
+				t.Errorf("status %d, Connection: close %t, want 413 and %t", resp.StatusCode, resp.Close, c.close)
+			}
+			settle(t, lim)
+			wantCounts(t, lim, counts{Admitted: 1, Reached: 1})
+		})
+	}
 }
 
 func TestTimeoutHandlerOnEitherSide(t *testing.T) {
@@ -663,4 +762,41 @@ func TestTrailers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Clock that panics takes no slot with it, neither before the handler nor
+// behind it.
+func TestAPanickingClockCostsNoSlot(t *testing.T) {
+	clock := &fragileClock{VirtualClock: agilelimiter.NewVirtualClock(time.Unix(0, 0))}
+	lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MinLimit: 1, MaxLimit: 1, Clock: clock})
+	for _, inside := range []bool{false, true} {
+		h := httpserver.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { clock.broken.Store(true) }), lim)
+		clock.broken.Store(!inside)
+		func() {
+			defer func() {
+				if recover() != "broken" {
+					t.Error("the panic did not pass on")
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), newRequest("GET"))
+		}()
+		clock.broken.Store(false)
+		if n := lim.InFlight(); n != 0 {
+			t.Errorf("%d in flight, want 0", n)
+		}
+	}
+	wantCounts(t, lim, counts{Admitted: 1, Aborted: 1})
+}
+
+// fragileClock panics while it is broken.
+type fragileClock struct {
+	*agilelimiter.VirtualClock
+	broken atomic.Bool
+}
+
+func (c *fragileClock) Now() time.Time {
+	if c.broken.Load() {
+		panic("broken")
+	}
+	return c.VirtualClock.Now()
 }

@@ -55,16 +55,22 @@ func WithCode(c codes.Code) ServerOption {
 	return serverOption(func(s *server) { s.code = c })
 }
 
-// WithRetryDelay sets after how long a refused client should try again, sent as
-// RetryInfo and, in whole milliseconds rounded up, as grpc-retry-pushback-ms. The
-// latter makes grpc-go's own retry wait exactly that long in place of its
-// randomised backoff. Default the limiter's Tick, after which the limit may have
-// moved. 0 sends neither; a negative d panics.
+// WithRetryDelay sets after how long a refused client should try again. Each
+// refusal draws its own delay, evenly from [d/2, 3d/2), in whole milliseconds
+// rounded up, so that clients who were shed together do not come back together.
+// It is sent as RetryInfo and as grpc-retry-pushback-ms. The latter makes
+// grpc-go's own retry wait exactly that long in place of its randomised backoff.
+// Default the limiter's Tick, after which the limit may have moved. 0 sends
+// neither; a d that is negative or above 24 hours panics.
 func WithRetryDelay(d time.Duration) ServerOption {
-	if d < 0 {
-		panic(fmt.Sprintf("%sWithRetryDelay: negative delay %v", prefix, d))
+	if d < 0 || d > maxRetryDelay {
+		panic(fmt.Sprintf("%sWithRetryDelay: %v must lie in [0, 24h]", prefix, d))
 	}
 	return serverOption(func(s *server) { s.retryDelay = d })
 }
+
+// maxRetryDelay keeps 3/2 of the delay within what RetryInfo and the trailer can
+// hold.
+const maxRetryDelay = 24 * time.Hour
 
 const prefix = "agilelimiter/contrib/grpc: "

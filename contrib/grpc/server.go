@@ -2,7 +2,7 @@ package limitergrpc
 
 import (
 	"context"
-	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -62,8 +62,7 @@ type server struct {
 	lim        *agilelimiter.ConcurrencyLimiter
 	code       codes.Code
 	retryDelay time.Duration
-	refused    error       // the same value for every refusal: they come fastest under overload
-	pushback   metadata.MD // nil: none
+	status     *status.Status // of a refusal, without RetryInfo
 }
 
 func newServer(lim *agilelimiter.ConcurrencyLimiter, opts []ServerOption) *server {
@@ -80,43 +79,56 @@ func newServer(lim *agilelimiter.ConcurrencyLimiter, opts []ServerOption) *serve
 		}
 		o.applyServer(s)
 	}
-	st := status.New(s.code, agilelimiter.ErrOverloaded.Error())
-	if s.retryDelay > 0 {
-		detailed, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(s.retryDelay)})
-		if err != nil {
-			panic(fmt.Sprintf("%sRetryInfo: %v", prefix, err))
-		}
-		st = detailed
-		ms := (s.retryDelay + time.Millisecond - 1) / time.Millisecond
-		s.pushback = metadata.Pairs(retryPushback, strconv.FormatInt(int64(ms), 10))
-	}
-	s.refused = &refusal{st, agilelimiter.ErrOverloaded}
+	s.status = status.New(s.code, agilelimiter.ErrOverloaded.Error())
 	return s
 }
 
+// refuse returns the error of one refusal and its trailer, which may be nil.
+func (s *server) refuse() (error, metadata.MD) {
+	if s.retryDelay == 0 {
+		return &refusal{s.status, agilelimiter.ErrOverloaded}, nil
+	}
+	// In whole milliseconds, which is what the trailer can say, so that both
+	// places say the same.
+	ms := max(1, int64((spread(s.retryDelay)+time.Millisecond-1)/time.Millisecond))
+	st, err := s.status.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(ms) * time.Millisecond)})
+	if err != nil {
+		st = s.status // only for codes.OK, which WithCode refuses
+	}
+	return &refusal{st, agilelimiter.ErrOverloaded}, metadata.Pairs(retryPushback, strconv.FormatInt(ms, 10))
+}
+
+// spread draws a delay evenly from [d/2, 3d/2). d is above 0 and at most
+// maxRetryDelay.
+func spread(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
 // serve runs handle if there is room and returns its error, or else refuses.
 func (s *server) serve(ctx context.Context, v Verdict, setTrailer func(metadata.MD), handle func() error) error {
-	if !s.lim.TryTake() {
-		if s.pushback != nil {
-			setTrailer(s.pushback)
+	call, ok := s.lim.TryAdmit()
+	if !ok {
+		err, pushback := s.refuse()
+		if pushback != nil {
+			setTrailer(pushback)
 		}
-		return s.refused
+		return err
 	}
-	start := s.lim.Elapsed()
+	ended := false
 	patience := budgetOf(ctx)
-	found, d := aborted, time.Duration(0)
 	// Deferred, so that a panic or Goexit in the handler or the verdict frees the
 	// slot too. It is not recovered.
 	defer func() {
-		s.lim.Release()
-		found.report(s.lim, d)
+		if !ended {
+			abort(&call)
+		}
 	}()
 	err := handle()
-	d = s.lim.Elapsed() - start
-	cancelled, timedOut := departed(ctx, patience)
-	if !cancelled {
+	d := call.Age()
+	found := aborted
+	if cancelled, timedOut := departed(ctx, patience); !cancelled {
 		found = judge(v, err, timedOut, d)
 	}
+	found.end(&call, d)
+	ended = true
 	return err
 }
 
@@ -125,12 +137,10 @@ func (s *server) serve(ctx context.Context, v Verdict, setTrailer func(metadata.
 // server's own timer for that deadline: a cancellation near the end of the time
 // is taken for the deadline.
 func departed(ctx context.Context, patience budget) (cancelled, timedOut bool) {
-	switch ctx.Err() {
-	case nil:
+	if ctx.Err() == nil {
 		return false, false
-	case context.DeadlineExceeded:
-		return false, true
 	}
-	timedOut = patience.nearlyUsed()
-	return !timedOut, timedOut
+	cancelled, timedOut = agilelimiter.Interrupted(ctx)
+	timedOut = timedOut || patience.nearlyUsed()
+	return cancelled && !timedOut, timedOut
 }

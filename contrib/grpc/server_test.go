@@ -3,9 +3,11 @@ package limitergrpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,6 +44,8 @@ func call(ctx context.Context, c testgrpc.TestServiceClient, opts ...grpc.CallOp
 func TestServerMeasuresTheHandler(t *testing.T) {
 	clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
 	lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MaxLimit: 4, Clock: clock})
+	lim.Start()
+	defer lim.Stop()
 	inside := 0
 	client := dial(t, &service{unary: func(context.Context) error {
 		inside = lim.InFlight()
@@ -55,24 +59,22 @@ func TestServerMeasuresTheHandler(t *testing.T) {
 		t.Errorf("in flight in the handler: %d, want 1", inside)
 	}
 	wantCounts(t, lim.Stats(), counts{Admitted: 1, Reached: 1})
-	lim.Start()
-	defer lim.Stop()
-	clock.Advance(lim.Config().Tick)
+	clock.Advance(lim.Config().Tick - 80*time.Millisecond)
 	wantNear(t, "p50", lim.Stats().P50, 80*time.Millisecond)
 }
 
 func TestServerRefusal(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		opts     []limitergrpc.ServerOption
-		code     codes.Code
-		delay    time.Duration // of RetryInfo, 0: none
-		pushback string
+		name  string
+		opts  []limitergrpc.ServerOption
+		code  codes.Code
+		delay time.Duration // of RetryInfo, give or take half; 0: none
 	}{
-		{"default", nil, codes.ResourceExhausted, 250 * time.Millisecond, "250"},
-		{"code", []limitergrpc.ServerOption{limitergrpc.WithCode(codes.Unavailable)}, codes.Unavailable, 250 * time.Millisecond, "250"},
-		{"rounded up", []limitergrpc.ServerOption{limitergrpc.WithRetryDelay(1500 * time.Microsecond)}, codes.ResourceExhausted, 1500 * time.Microsecond, "2"},
-		{"no delay", []limitergrpc.ServerOption{limitergrpc.WithRetryDelay(0)}, codes.ResourceExhausted, 0, ""},
+		{"default", nil, codes.ResourceExhausted, 250 * time.Millisecond},
+		{"code", []limitergrpc.ServerOption{limitergrpc.WithCode(codes.Unavailable)}, codes.Unavailable, 250 * time.Millisecond},
+		{"rounded up", []limitergrpc.ServerOption{limitergrpc.WithRetryDelay(time.Nanosecond)}, codes.ResourceExhausted, time.Millisecond},
+		{"a minute", []limitergrpc.ServerOption{limitergrpc.WithRetryDelay(time.Minute)}, codes.ResourceExhausted, time.Minute},
+		{"no delay", []limitergrpc.ServerOption{limitergrpc.WithRetryDelay(0)}, codes.ResourceExhausted, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lim := fixedLimit(1)
@@ -88,15 +90,19 @@ func TestServerRefusal(t *testing.T) {
 				for _, d := range s.Details() {
 					delay = d.(*errdetails.RetryInfo).RetryDelay.AsDuration()
 				}
-				if delay != tt.delay {
-					t.Errorf("RetryInfo %v, want %v", delay, tt.delay)
+				if delay < tt.delay/2 || delay > tt.delay*3/2 {
+					t.Errorf("RetryInfo %v, want %v give or take half", delay, tt.delay)
+				}
+				want := ""
+				if tt.delay > 0 {
+					want = strconv.FormatInt(delay.Milliseconds(), 10)
 				}
 				pushback := ""
 				for _, v := range trailer.Get("grpc-retry-pushback-ms") {
 					pushback += v
 				}
-				if pushback != tt.pushback {
-					t.Errorf("pushback %q, want %q", pushback, tt.pushback)
+				if pushback != want {
+					t.Errorf("pushback %q, want %q: what RetryInfo says", pushback, want)
 				}
 			}
 			var trailer metadata.MD
@@ -111,6 +117,31 @@ func TestServerRefusal(t *testing.T) {
 
 			wantCounts(t, lim.Stats(), counts{Admitted: 1, Shed: 2, InFlight: 1})
 		})
+	}
+}
+
+// FR26: who was shed together shall not come back together.
+func TestServerPushbackIsSpread(t *testing.T) {
+	lim := fixedLimit(1)
+	lim.TryTake()
+	unary := limitergrpc.UnaryServerInterceptor(lim, limitergrpc.WithRetryDelay(10*time.Second))
+	seen := map[time.Duration]bool{}
+	mean := 0.0
+	const n = 1000
+	for range n {
+		_, err := unary(t.Context(), nil, nil, nil)
+		for _, d := range status.Convert(err).Details() {
+			delay := d.(*errdetails.RetryInfo).RetryDelay.AsDuration()
+			if delay < 5*time.Second || delay > 15*time.Second {
+				t.Errorf("RetryInfo %v, want 5s to 15s", delay)
+			}
+			seen[delay] = true
+			mean += delay.Seconds() / n
+		}
+	}
+	// Five standard deviations of the mean of 1000 draws.
+	if len(seen) < 500 || mean < 9.54 || mean > 10.46 {
+		t.Errorf("%d different delays with a mean of %.2f s, want hundreds and 10 s", len(seen), mean)
 	}
 }
 
@@ -292,6 +323,45 @@ func TestServerClientDepartsUnnoticed(t *testing.T) {
 	wantCounts(t, lim.Stats(), counts{Admitted: 1, Aborted: 1})
 }
 
+// A refusal further in is no evidence, whatever the verdict would say; a
+// cancellation whose cause is a time-out is a time-out.
+func TestRefusalsAndCauses(t *testing.T) {
+	reached := limitergrpc.WithVerdict(func(codes.Code, error, time.Duration) agilelimiter.Outcome { return agilelimiter.Reached })
+	for _, tt := range []struct {
+		name  string
+		cause error
+		err   error
+		want  counts
+	}{
+		{"refused further in", nil, fmt.Errorf("db: %w", agilelimiter.ErrOverloaded), counts{Admitted: 1, Aborted: 1}},
+		{"time-out as a cause", context.DeadlineExceeded, status.FromContextError(context.Canceled).Err(), counts{Admitted: 1, Reached: 1, Truncated: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			end := func(cancel context.CancelCauseFunc) error {
+				if tt.cause != nil {
+					cancel(tt.cause)
+				}
+				return tt.err
+			}
+			limit := fixedLimit(1)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			limitergrpc.UnaryServerInterceptor(limit, reached)(ctx, nil, nil, func(context.Context, any) (any, error) {
+				return nil, end(cancel)
+			})
+			wantCounts(t, limit.Stats(), tt.want)
+
+			rate := fastRate()
+			ctx, cancel = context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			limitergrpc.UnaryClientInterceptor(rate, reached)(ctx, "", nil, nil, nil,
+				func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+					return end(cancel)
+				})
+			wantCounts(t, rate.Stats(), tt.want)
+		})
+	}
+}
+
 func TestServerDeadline(t *testing.T) {
 	lim := fixedLimit(1)
 	client := dial(t, &service{unary: func(ctx context.Context) error {
@@ -376,7 +446,9 @@ func TestServerStreamHoldsItsSlot(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
-			lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MaxLimit: 1, Clock: clock})
+			lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MaxLimit: 1, Tick: time.Minute, Clock: clock})
+			lim.Start()
+			defer lim.Stop()
 			client := dial(t, &service{stream: func(s grpc.ServerStream) error {
 				for {
 					if err := s.RecvMsg(&testgrpc.StreamingOutputCallRequest{}); err != nil {
@@ -406,8 +478,6 @@ func TestServerStreamHoldsItsSlot(t *testing.T) {
 				t.Errorf("stream ended with %v", err)
 			}
 			wantCounts(t, lim.Stats(), tt.want)
-			lim.Start()
-			defer lim.Stop()
 			clock.Advance(lim.Config().Tick)
 			if tt.want.Reached == 1 {
 				wantNear(t, "p50", lim.Stats().P50, 3*time.Second)
@@ -499,6 +569,7 @@ func TestServerBadArguments(t *testing.T) {
 	mustPanic(t, "OK", func() { limitergrpc.WithCode(codes.OK) })
 	mustPanic(t, "undefined code", func() { limitergrpc.WithCode(17) })
 	mustPanic(t, "negative delay", func() { limitergrpc.WithRetryDelay(-1) })
+	mustPanic(t, "delay of more than a day", func() { limitergrpc.WithRetryDelay(24*time.Hour + 1) })
 	mustPanic(t, "nil verdict", func() { limitergrpc.WithVerdict(nil) })
 	mustPanic(t, "nil stream verdict", func() { limitergrpc.WithStreamVerdict(nil) })
 }

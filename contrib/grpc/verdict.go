@@ -13,8 +13,8 @@ import (
 // Verdict says what one finished call proves. code is the status code of err,
 // codes.OK for nil, and codes.DeadlineExceeded where the call's deadline ended it
 // and err says Canceled; d is the time from the slot to the end. It runs once per
-// call that was admitted and not cancelled by its caller, outside every lock. A
-// panic in it passes on, and the call counts as Aborted.
+// call that was admitted, not cancelled by its caller and not refused by a limiter
+// further in (agilelimiter.IsRefusal), outside every lock. A panic in it passes on, and the call counts as Aborted.
 //
 // To extend a default verdict, judge what you know and leave it the rest:
 //
@@ -62,6 +62,7 @@ func DefaultServerVerdict(code codes.Code, err error, d time.Duration) agilelimi
 // Aborted.
 type evidence struct {
 	unary, stream Verdict
+	maxPause      time.Duration // a client's: 0: pushback is not read
 }
 
 // finding is what a finished call proves; truncated stands for Reached with a
@@ -74,9 +75,10 @@ type finding struct {
 var aborted = finding{outcome: agilelimiter.Aborted}
 
 // judge applies v to a call that its caller has not cancelled. timedOut says
-// that the call's own deadline ended it. A nil v means no evidence.
+// that the call's own deadline ended it. A nil v means no evidence, and so does
+// a refusal of a limiter further in.
 func judge(v Verdict, err error, timedOut bool, d time.Duration) finding {
-	if v == nil {
+	if v == nil || err != nil && agilelimiter.IsRefusal(err) {
 		return aborted
 	}
 	code := codeOf(err)
@@ -97,18 +99,19 @@ func codeOf(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// sink is what both limiters take evidence by.
-type sink interface {
-	Record(agilelimiter.Outcome, time.Duration)
-	ObserveTruncated(time.Duration)
+// end ends c with what it proves.
+func (f finding) end(c *agilelimiter.Call, d time.Duration) {
+	if f.truncated {
+		c.EndTruncated(d)
+	} else {
+		c.End(f.outcome, d)
+	}
 }
 
-func (f finding) report(to sink, d time.Duration) {
-	if f.truncated {
-		to.ObserveTruncated(d)
-	} else {
-		to.Record(f.outcome, d)
-	}
+// abort ends c without evidence, unless it has ended.
+func abort(c *agilelimiter.Call) {
+	defer c.Release() // where it is the Clock that panics
+	c.End(agilelimiter.Aborted, c.Age())
 }
 
 // budget is the time that a call's context leaves it when it starts.

@@ -35,9 +35,17 @@
 //	agilelimiter.shed                 {request}    counter  calls refused, or that gave up waiting
 //	agilelimiter.samples              {request}    counter  calls that ended with a latency
 //	agilelimiter.truncated            {request}    counter  those that their time-out ended
+//	agilelimiter.overflow             {request}    counter  those that took longer than an hour
 //	agilelimiter.unreachable          {request}    counter  calls that never arrived
 //	agilelimiter.aborted              {request}    counter  calls without evidence
 //	agilelimiter.wait                 s            counter  time spent waiting for slots; rate only
+//	agilelimiter.lateness             s            gauge    most that its own timer was late; rate only
+//	agilelimiter.lateness.lost        s            counter  time lost to such lateness; rate only
+//	agilelimiter.shadow               1            gauge    1: nobody is delayed or refused
+//	agilelimiter.paused               s            gauge    how much longer a pause lasts
+//	agilelimiter.would.wait           {request}    counter  shadow: calls that would have waited
+//	agilelimiter.would.wait.time      s            counter  shadow: how long they would have; rate only
+//	agilelimiter.would.shed           {request}    counter  shadow: calls that would have been refused
 //	agilelimiter.decisions            {decision}   counter  controller steps; attribute decision
 //
 // Counters count since the limiter was made. The gauges of the last tick are a

@@ -39,8 +39,9 @@ func busyStats() agilelimiter.Stats {
 		Target: 37.5, Min: 5, Max: 200, InFlight: 4, Waiting: 6, PeakInFlight: 9, Binding: true, Samples: 12,
 		P50: 20 * time.Millisecond, P99: 90 * time.Millisecond,
 		Baseline: 18 * time.Millisecond, Fast: 21 * time.Millisecond, Window: 36 * time.Millisecond,
-		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Unreachable: 25, Aborted: 21,
-		ThrottleWait: 1500 * time.Millisecond,
+		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Overflow: 3, Unreachable: 25, Aborted: 21,
+		ThrottleWait: 1500 * time.Millisecond, Lateness: 3 * time.Millisecond, LatenessLost: 4 * time.Second,
+		Shadow: true, Paused: 5 * time.Second, WouldWait: 61, WouldShed: 62, WouldWaitTime: 63 * time.Second,
 	}
 	s.Decisions[agilelimiter.Probe] = 60
 	s.Decisions[agilelimiter.Restore] = 10
@@ -135,8 +136,13 @@ func common(limiter string) map[string]point {
 		"shed":              {"{request}", "counter", 30},
 		"samples":           {"{request}", "counter", 950},
 		"truncated":         {"{request}", "counter", 8},
+		"overflow":          {"{request}", "counter", 3},
 		"unreachable":       {"{request}", "counter", 25},
 		"aborted":           {"{request}", "counter", 21},
+		"shadow":            {"1", "gauge", 1},
+		"paused":            {"s", "gauge", 5},
+		"would.wait":        {"{request}", "counter", 61},
+		"would.shed":        {"{request}", "counter", 62},
 	}
 	named := map[string]point{}
 	for name, p := range want {
@@ -182,6 +188,9 @@ func TestValues(t *testing.T) {
 	want["rate.ceiling orders"] = point{"{request}/s", "gauge", 200}
 	want["waiting orders"] = point{"{request}", "up-down", 6}
 	want["wait orders"] = point{"s", "counter", 1.5}
+	want["lateness orders"] = point{"s", "gauge", 0.003}
+	want["lateness.lost orders"] = point{"s", "counter", 4}
+	want["would.wait.time orders"] = point{"s", "counter", 63}
 	want["concurrency.limit api"] = point{"{request}", "gauge", 37.5}
 	want["concurrency.floor api"] = point{"{request}", "gauge", 5}
 	want["concurrency.ceiling api"] = point{"{request}", "gauge", 200}

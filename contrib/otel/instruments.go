@@ -121,10 +121,27 @@ func (e *Exporter) makeInstruments(meter metric.Meter) ([]metric.Observable, err
 	b.counter("shed", "Calls refused, and those that gave up while waiting.", func(r *reading) uint64 { return r.Shed })
 	b.counter("samples", "Calls that ended with a latency.", func(r *reading) uint64 { return r.Reached })
 	b.counter("truncated", "Calls that ended with a latency because their own time-out ended them.", func(r *reading) uint64 { return r.Truncated })
+	b.counter("overflow", "Calls that ended with a latency of more than an hour.", func(r *reading) uint64 { return r.Overflow })
 	b.counter("unreachable", "Calls that never arrived or were refused without any work.", func(r *reading) uint64 { return r.Unreachable })
 	b.counter("aborted", "Calls that say nothing about the resource.", func(r *reading) uint64 { return r.Aborted })
 	b.secondsCounter("wait", "Time that admitted callers together spent waiting for a slot.",
 		func(r *reading) (float64, bool) { return r.ThrottleWait.Seconds(), r.kind == Rate })
+	b.gauge("lateness", "s", "Most that the limiter's own timer was late by during the last tick.",
+		func(r *reading) (float64, bool) { return r.Lateness.Seconds(), r.kind == Rate })
+	b.secondsCounter("lateness.lost", "Time of the schedule lost because the limiter's own timer was late.",
+		func(r *reading) (float64, bool) { return r.LatenessLost.Seconds(), r.kind == Rate })
+	b.gauge("shadow", "1", "1 in shadow mode, where nobody is delayed or refused, else 0.",
+		func(r *reading) (float64, bool) {
+			if r.Shadow {
+				return 1, true
+			}
+			return 0, true
+		})
+	b.gauge("paused", "s", "How much longer a pause lasts.", func(r *reading) (float64, bool) { return r.Paused.Seconds(), true })
+	b.counter("would.wait", "Calls that would have waited, counted in shadow mode.", func(r *reading) uint64 { return r.WouldWait })
+	b.secondsCounter("would.wait.time", "Time that they would have waited together.",
+		func(r *reading) (float64, bool) { return r.WouldWaitTime.Seconds(), r.kind == Rate })
+	b.counter("would.shed", "Calls that would have been refused, counted in shadow mode.", func(r *reading) uint64 { return r.WouldShed })
 
 	decisions, err := meter.Int64ObservableCounter("agilelimiter.decisions",
 		metric.WithUnit("{decision}"), metric.WithDescription("Steps of the controller by reason."))

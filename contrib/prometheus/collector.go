@@ -110,10 +110,10 @@ type collector struct {
 	slo     time.Duration
 	metrics []metric
 
-	quantiles, decisions *prometheus.Desc
+	decisions *prometheus.Desc
 }
 
-// metric is a series with one value: all but the two that have a label more.
+// metric is a series with one value: all but the one that has a label more.
 type metric struct {
 	desc *prometheus.Desc
 	typ  prometheus.ValueType
@@ -146,6 +146,14 @@ func (c *collector) describe(name string) {
 		gauge("waiting_requests", "Callers waiting for a slot.", func(s *stats) float64 { return float64(s.Waiting) })
 		counter("wait_seconds_total", "Time that admitted callers together spent waiting for a slot.",
 			func(s *stats) float64 { return s.ThrottleWait.Seconds() })
+		gauge("lateness_seconds", "Most that the limiter's own timer was late by during the last tick.",
+			func(s *stats) float64 { return s.Lateness.Seconds() })
+		counter("lateness_lost_seconds_total", "Time of the schedule lost because the limiter's own timer was late.",
+			func(s *stats) float64 { return s.LatenessLost.Seconds() })
+		counter("would_wait_total", "Calls that would have waited, counted in shadow mode.",
+			func(s *stats) float64 { return float64(s.WouldWait) })
+		counter("would_wait_seconds_total", "Time that they would have waited together.",
+			func(s *stats) float64 { return s.WouldWaitTime.Seconds() })
 	} else {
 		gauge("concurrency_limit", "Limit of calls in flight in force, before rounding down.", target)
 		gauge("concurrency_floor", "Lowest limit that the controller may set.", floor)
@@ -154,6 +162,15 @@ func (c *collector) describe(name string) {
 			func(s *stats) float64 { return float64(s.PeakInFlight) })
 	}
 	gauge("in_flight_requests", "Calls admitted and not yet ended.", func(s *stats) float64 { return float64(s.InFlight) })
+	gauge("shadow", "1 in shadow mode, where nobody is delayed or refused, else 0.", func(s *stats) float64 {
+		if s.Shadow {
+			return 1
+		}
+		return 0
+	})
+	gauge("paused_seconds", "How much longer a pause lasts.", func(s *stats) float64 { return s.Paused.Seconds() })
+	counter("would_shed_total", "Calls that would have been refused, counted in shadow mode.",
+		func(s *stats) float64 { return float64(s.WouldShed) })
 	gauge("binding", "1 if somebody was refused, gave up waiting or still waited when the last tick ended, else 0.",
 		func(s *stats) float64 {
 			if s.Binding {
@@ -167,15 +184,19 @@ func (c *collector) describe(name string) {
 	gauge("fast_latency_seconds", "Latency now, smoothed.", func(s *stats) float64 { return known(s.Fast) })
 	gauge("window_latency_seconds", "Tolerated latency: at or above it the limiter backs off.",
 		func(s *stats) float64 { return known(s.Window) })
+	gauge("p50_latency_seconds", "Median latency of the last tick.", func(s *stats) float64 { return known(s.P50) })
+	gauge("p99_latency_seconds", "99th percentile of the latencies of the last tick.",
+		func(s *stats) float64 { return known(s.P99) })
 	counter("admitted_total", "Calls let through.", func(s *stats) float64 { return float64(s.Admitted) })
 	counter("shed_total", "Calls refused, and those that gave up while waiting.", func(s *stats) float64 { return float64(s.Shed) })
 	counter("samples_total", "Calls that ended with a latency.", func(s *stats) float64 { return float64(s.Reached) })
 	counter("truncated_total", "Calls that ended with a latency because their own time-out ended them.",
 		func(s *stats) float64 { return float64(s.Truncated) })
+	counter("overflow_total", "Calls that ended with a latency of more than an hour.",
+		func(s *stats) float64 { return float64(s.Overflow) })
 	counter("unreachable_total", "Calls that never arrived or were refused without any work.",
 		func(s *stats) float64 { return float64(s.Unreachable) })
 	counter("aborted_total", "Calls that say nothing about the resource.", func(s *stats) float64 { return float64(s.Aborted) })
-	c.quantiles = desc("tick_latency_seconds", "Latencies of the last tick; the sum is not known.")
 	c.decisions = desc("decisions_total", "Steps of the controller by reason.", "decision")
 }
 
@@ -191,7 +212,6 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range c.metrics {
 		out <- m.desc
 	}
-	out <- c.quantiles
 	out <- c.decisions
 }
 
@@ -202,8 +222,6 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(m.desc, m.typ, v)
 		}
 	}
-	out <- prometheus.MustNewConstSummary(c.quantiles, s.Reached, math.NaN(),
-		map[float64]float64{0.5: known(s.P50), 0.99: known(s.P99)})
 	for d, n := range s.Decisions {
 		out <- prometheus.MustNewConstMetric(c.decisions, prometheus.CounterValue, float64(n), agilelimiter.Decision(d).String())
 	}

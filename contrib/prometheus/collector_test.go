@@ -40,8 +40,9 @@ func busyStats() agilelimiter.Stats {
 		Decision: agilelimiter.Probe, Samples: 12,
 		P50: 20 * time.Millisecond, P99: 90 * time.Millisecond,
 		Baseline: 18 * time.Millisecond, Fast: 21 * time.Millisecond, Window: 36 * time.Millisecond,
-		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Unreachable: 25, Aborted: 21,
-		ThrottleWait: 1500 * time.Millisecond, Ticks: 77,
+		Admitted: 1000, Shed: 30, Reached: 950, Truncated: 8, Overflow: 3, Unreachable: 25, Aborted: 21,
+		ThrottleWait: 1500 * time.Millisecond, Lateness: 3 * time.Millisecond, LatenessLost: 4 * time.Second,
+		Shadow: true, Paused: 5 * time.Second, WouldWait: 61, WouldShed: 62, WouldWaitTime: 63 * time.Second, Ticks: 77,
 	}
 	s.Decisions[agilelimiter.Blind] = 7
 	s.Decisions[agilelimiter.Probe] = 60
@@ -120,14 +121,14 @@ func TestRateOverHTTP(t *testing.T) {
 		"in_flight_requests":               "4", "waiting_requests": "6", "binding": "1",
 		"slo_target_seconds": "0.1", "baseline_latency_seconds": "0.018",
 		"fast_latency_seconds": "0.021", "window_latency_seconds": "0.036",
-		"admitted_total": "1000", "shed_total": "30", "samples_total": "950", "truncated_total": "8",
+		"admitted_total": "1000", "shed_total": "30", "samples_total": "950", "truncated_total": "8", "overflow_total": "3",
 		"unreachable_total": "25", "aborted_total": "21", "wait_seconds_total": "1.5",
-		"tick_latency_seconds_count": "950", "tick_latency_seconds_sum": "NaN",
+		"lateness_seconds": "0.003", "lateness_lost_seconds_total": "4", "shadow": "1", "paused_seconds": "5",
+		"would_wait_total": "61", "would_shed_total": "62", "would_wait_seconds_total": "63",
+		"p50_latency_seconds": "0.02", "p99_latency_seconds": "0.09",
 	} {
 		want[k+`{limiter="orders"}`] = v
 	}
-	want[`tick_latency_seconds{limiter="orders",quantile="0.5"}`] = "0.02"
-	want[`tick_latency_seconds{limiter="orders",quantile="0.99"}`] = "0.09"
 	wantSeries(t, got, want)
 }
 
@@ -140,6 +141,7 @@ func TestLimitOverHTTP(t *testing.T) {
 		"concurrency_limit": "37.5", "concurrency_floor": "5", "concurrency_ceiling": "200",
 		"peak_in_flight_requests": "9", "in_flight_requests": "4",
 		"rate_limit_requests_per_second": "", "waiting_requests": "", "wait_seconds_total": "", "slo_target_seconds": "",
+		"lateness_seconds": "", "would_wait_total": "", "shadow": "1", "paused_seconds": "5", "would_shed_total": "62",
 	} {
 		if v := got[k+`{limiter="api"}`]; v != want {
 			t.Errorf("%s = %q, want %q", k, v, want)
@@ -147,21 +149,21 @@ func TestLimitOverHTTP(t *testing.T) {
 	}
 }
 
-// What is not known yet is missing or NaN, never 0: that would be a very fast
-// dependency.
+// What is not known yet is missing, never 0, which would be a very fast dependency,
+// and never NaN.
 func TestUnknownLatencies(t *testing.T) {
 	lim := agilelimiter.New(agilelimiter.Config{MaxRate: 80})
 	r := prometheus.NewRegistry()
 	r.MustRegister(limiterprom.NewCollector("fresh", lim))
 	got := scrape(t, r)
-	for _, name := range []string{"baseline", "fast", "window"} {
+	for _, name := range []string{"baseline", "fast", "window", "p50", "p99"} {
 		if v, ok := got[name+`_latency_seconds{limiter="fresh"}`]; ok {
 			t.Errorf("%s is exported as %s before the first sample", name, v)
 		}
 	}
-	for _, q := range []string{"0.5", "0.99"} {
-		if v := got[`tick_latency_seconds{limiter="fresh",quantile="`+q+`"}`]; v != "NaN" {
-			t.Errorf("quantile %s is %q without samples, want NaN", q, v)
+	for k, v := range got {
+		if v == "NaN" {
+			t.Errorf("%s is NaN", k)
 		}
 	}
 	if v := got[`rate_limit_requests_per_second{limiter="fresh"}`]; v != "10" {
@@ -292,8 +294,7 @@ func TestRestoresWithoutEnd(t *testing.T) {
 	}
 }
 
-// exported are the names that both kinds of collector can export, with the two
-// series that belong to a summary.
+// exported are the names that both kinds of collector can export.
 func exported(t *testing.T) []string {
 	t.Helper()
 	r := prometheus.NewRegistry()

@@ -21,18 +21,27 @@
 //	agilelimiter_peak_in_flight_requests           most at once during the last tick; limit only
 //	agilelimiter_waiting_requests                  callers in the queue; rate only
 //	agilelimiter_binding                           1: the limiter set the pace in the last tick
+//	agilelimiter_shadow                            1: nobody is delayed or refused
+//	agilelimiter_paused_seconds                    how much longer a pause lasts
+//	agilelimiter_lateness_seconds                  most that its own timer was late; rate only
 //	agilelimiter_slo_target_seconds                SLOTarget, if there is one
 //	agilelimiter_baseline_latency_seconds          latency without our own queue
 //	agilelimiter_fast_latency_seconds              latency now
 //	agilelimiter_window_latency_seconds            tolerated latency
-//	agilelimiter_tick_latency_seconds{quantile}    0.5 and 0.99 of the last tick
+//	agilelimiter_p50_latency_seconds               median of the last tick
+//	agilelimiter_p99_latency_seconds               99th percentile of the last tick
 //	agilelimiter_admitted_total                    calls let through
 //	agilelimiter_shed_total                        calls refused, or that gave up waiting
 //	agilelimiter_samples_total                     calls that ended with a latency
 //	agilelimiter_truncated_total                   those of them that their time-out ended
+//	agilelimiter_overflow_total                    those of them that took longer than an hour
 //	agilelimiter_unreachable_total                 calls that never arrived
 //	agilelimiter_aborted_total                     calls without evidence
 //	agilelimiter_wait_seconds_total                time spent waiting for slots; rate only
+//	agilelimiter_lateness_lost_seconds_total       time lost to such lateness; rate only
+//	agilelimiter_would_wait_total                  shadow: calls that would have waited; rate only
+//	agilelimiter_would_wait_seconds_total          shadow: how long they would have; rate only
+//	agilelimiter_would_shed_total                  shadow: calls that would have been refused
 //	agilelimiter_decisions_total{decision}         controller steps by reason
 //
 // Counters count since the limiter was made. The gauges of the last tick are a
@@ -41,11 +50,8 @@
 // (avg_over_time of agilelimiter_binding is the share of ticks that were binding).
 //
 // A latency that is not known yet has no series: 0 would read as a very fast
-// dependency. That holds for baseline, fast and window before the first samples.
-// agilelimiter_tick_latency_seconds is a summary, for promlint allows the label
-// quantile on nothing else. Its quantiles are NaN after a tick without samples,
-// as summaries have it; its _count is that of agilelimiter_samples_total, and its
-// _sum is NaN, because Stats has no sum of latencies.
+// dependency. That holds for baseline, fast and window before the first samples,
+// and for p50 and p99 after a tick without samples. No series is ever NaN.
 //
 // # Alerts and dashboard
 //

@@ -60,7 +60,7 @@ func TestAlertsAreTested(t *testing.T) {
 // the comment all of it.
 func TestNamesExist(t *testing.T) {
 	names := exported(t)
-	word := regexp.MustCompile(`agilelimiter_[a-z_]+`)
+	word := regexp.MustCompile(`agilelimiter_[a-z0-9_]+`)
 	for _, file := range []string{"alerts.yml", "dashboard.json", "doc.go"} {
 		for _, name := range word.FindAllString(readFile(t, file), -1) {
 			if !slices.Contains(names, name) {

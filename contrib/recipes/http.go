@@ -11,7 +11,8 @@ import (
 	"agilelimiter/httpserver"
 )
 
-// NewClient paces everything that the client sends.
+// NewClient paces everything that the client sends. The Timeout bounds the wait
+// for a slot too: it is the deadline that every request needs.
 func NewClient(lim *agilelimiter.Limiter) *http.Client {
 	return &http.Client{
 		Transport: httpclient.Wrap(http.DefaultTransport, lim),
@@ -20,12 +21,13 @@ func NewClient(lim *agilelimiter.Limiter) *http.Client {
 }
 
 // NewServer sheds what the service cannot take. Health checks and the limiter's
-// figures stay outside.
+// figures stay outside, and so does the limit for request bodies.
 func NewServer(api http.Handler, lim *agilelimiter.ConcurrencyLimiter) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {})
 	mux.Handle("/stats", httpserver.StatsHandler(lim))
-	mux.Handle("/", httpserver.Wrap(api, lim, httpserver.WithRetryAfter(time.Second)))
+	limited := httpserver.Wrap(api, lim, httpserver.WithRetryAfter(time.Second))
+	mux.Handle("/", http.MaxBytesHandler(limited, 1<<20))
 	return mux
 }
 

@@ -299,7 +299,9 @@ func TestDatabaseClassify(t *testing.T) {
 		context.DeadlineExceeded:                    agilelimiter.Reached,
 		driver.ErrBadConn:                           agilelimiter.Unreachable,
 		&net.OpError{Op: "dial", Err: io.EOF}:       agilelimiter.Unreachable,
-		&net.OpError{Op: "read", Err: io.EOF}:       agilelimiter.Reached,
+		&net.OpError{Op: "read", Err: io.EOF}:       agilelimiter.Unreachable,
+		io.ErrUnexpectedEOF:                         agilelimiter.Unreachable,
+		context.Canceled:                            agilelimiter.Aborted,
 		fmt.Errorf("rollback: %w", sql.ErrTxDone):   agilelimiter.Aborted,
 		fmt.Errorf("rollback: %w", sql.ErrConnDone): agilelimiter.Aborted,
 	} {

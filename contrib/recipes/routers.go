@@ -1,8 +1,9 @@
 package recipes
 
 import (
-	"context"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
@@ -46,19 +47,18 @@ func NewEcho(things echo.HandlerFunc, lim *agilelimiter.ConcurrencyLimiter) *ech
 // http.ResponseWriter that is put in between, so the status is asked of gin.
 func LimitGin(lim *agilelimiter.ConcurrencyLimiter) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if !lim.TryTake() {
-			c.Header("Retry-After", "1")
+		call, ok := lim.TryAdmit()
+		if !ok {
+			// One to three seconds, so that who was shed together does not come back together.
+			c.Header("Retry-After", strconv.Itoa(1+rand.IntN(3)))
 			c.AbortWithStatus(http.StatusTooManyRequests)
 			return
 		}
-		start, outcome := lim.Elapsed(), agilelimiter.Aborted
-		defer func() { // after a panic too, then as Aborted
-			lim.Release()
-			lim.Record(outcome, lim.Elapsed()-start)
-		}()
+		outcome := agilelimiter.Aborted
+		defer func() { call.End(outcome, call.Age()) }() // after a panic too, then as Aborted
 		c.Next()
-		if c.Request.Context().Err() != context.Canceled {
-			outcome = httpserver.DefaultVerdict(c.Request, c.Writer.Status(), c.Writer.Header(), lim.Elapsed()-start)
+		if cancelled, _ := agilelimiter.Interrupted(c.Request.Context()); !cancelled {
+			outcome = httpserver.DefaultVerdict(c.Request, c.Writer.Status(), c.Writer.Header(), call.Age())
 		}
 	}
 }
