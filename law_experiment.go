@@ -90,10 +90,12 @@ func (e *experiment) look(in tickInput, m *measured, lag float64) {
 	// A call that was young when it began counts to its end.
 	oldest := m.cut + e.time
 	inFlight := float64(in.ages.between(0, oldest) + in.held)
+	// Where most calls are cut a latency can fall and not show it.
+	fallen := inFlight <= max(experimentFall*e.inFlight, 1) && m.latency < 0.5*m.cut
 	switch {
 	case e.fresh:
 		e.saw.add(in, inFlight)
-	case e.waited > 0 || e.kind == badExperiment || inFlight <= max(experimentFall*e.inFlight, 1):
+	case e.waited > 0 || e.kind == badExperiment || fallen:
 		e.waited += in.elapsed
 		left := in.ages.between(e.waited, oldest)
 		e.fresh = float64(left) <= 0.1*e.inFlight && e.waited > min(lag, e.latency)
@@ -151,7 +153,7 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 	k.m.forget()
 	latency := e.saw.sumLatency / max(e.saw.ended, 1)
 	if ours {
-		if e.kind == latencyExperiment || e.kind == timedExperiment {
+		if e.kind == timedExperiment || e.kind == latencyExperiment && latency < k.n.base {
 			k.n.base += 0.5 * (latency - k.n.base)
 		}
 		k.top, k.topUse = e.used, e.used
@@ -167,8 +169,10 @@ func (k *knee) judge(ours, done bool) (float64, Decision) {
 			k.n.late = max(e.late, e.saw.late/e.saw.ended)
 			k.n.scale = 1
 		case latencyExperiment:
-			// At most double: in a fleet the others fill what we leave.
-			k.n.foreign = min(latency, 2*max(k.n.base, k.n.foreign))
+			k.n.foreign = latency
+			if k.slo == 0 { // at most double: in a fleet the others fill what we leave
+				k.n.foreign = min(latency, 2*max(k.n.base, k.n.foreign))
+			}
 			k.n.base = max(k.n.base, k.n.foreign)
 		}
 	}

@@ -87,7 +87,7 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 	if !known {
 		return k.target, Blind
 	}
-	k.n.update(&k.m, in, k.atFloor(), k.cold)
+	k.n.update(&k.m, in, k.atFloor(), k.learning())
 	k.c.age(in.elapsed)
 	if x, why := k.experimenting(in); why != Hold {
 		return min(x, k.bound()), why
@@ -101,6 +101,14 @@ func (k *knee) next(in tickInput) (float64, Decision) {
 		return max(b, min(x, k.target)), why
 	}
 	return x, why
+}
+
+// learning reports that no limit was met so far, so that the latency is not our
+// queue. Slow start ends a tick late: a latency that rises by more than chance
+// is not learnt any more.
+func (k *knee) learning() bool {
+	chance := 1 + 4/math.Sqrt(max(k.m.sumEnded, 1))
+	return k.cold && k.m.latency < k.n.base*chance
 }
 
 // atFloor reports that there is nothing left to cut.

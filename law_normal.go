@@ -59,7 +59,7 @@ func (n *normal) follow(m *measured, in tickInput, free bool) {
 	n.time += in.elapsed
 	n.known = n.known || n.seen >= baseSamples && n.time >= 3*w // short calls end first
 	switch {
-	case !n.known:
+	case !n.known || n.base == 0:
 		n.base = w
 	case free:
 		n.base += max(0.1*m.alpha, min(1, float64(in.reached)/n.seen)) * (w - n.base)
