@@ -1,0 +1,3 @@
+package redisshare
+
+const prefix = "agilelimiter/contrib/redis: "
