@@ -31,9 +31,9 @@ type request struct {
 	terms
 	want       int64
 	hold, fall int64 // in force now or later without another grant, and of this the fallback
-	viewN      int64 // members that hold something, as the last memory told
+	viewN      int64 // members that may hold something, as another memory told; else 0
 	viewF      int64 // the largest fallback of one of them
-	was        bool  // another memory knew this member
+	was        bool  // that memory gave this member something that is in force
 	luck       int64 // 0 to 999: who gets the odd unit
 }
 
@@ -112,15 +112,14 @@ type holder struct {
 	id         string
 	nonce      int64
 	seq, gen   int64
-	viewN      int64
-	viewF      int64
 	registered bool // some memory has granted something
-	was        bool
 	replaced   bool
 	luck       int64
 
-	part, fall int64     // of the last grant
-	since      time.Time // when its request was built
+	// Of the last grant.
+	part, fall         int64
+	since              time.Time // when its request was built
+	from, viewN, viewF int64     // the memory that gave it, and what that one told
 }
 
 // inForce returns what the member may use at now.
@@ -163,13 +162,17 @@ func (h *holder) renewal(op string, now time.Time, want, busy int64) request {
 	h.seq++
 	r := request{
 		op: op, id: h.id, nonce: h.nonce, seq: h.seq, gen: h.gen, terms: h.terms, want: max(want, 0),
-		hold: max(h.inForce(now), busy), viewN: h.viewN, viewF: h.viewF, luck: h.luck,
+		hold: max(h.inForce(now), busy), luck: h.luck,
 	}
 	if h.registered && elapsed(h.since, now) < trusted(h.fallbackFor) {
 		r.fall = h.fall
+		if h.from != h.gen {
+			// Another memory must hear who else may hold something. With nothing
+			// in force this is a new member: the old memory let go of it too.
+			r.viewN, r.viewF = h.viewN, h.viewF
+			r.was = r.hold > 0 || h.leased(now)
+		}
 	}
-	// With nothing in force it is a new member: the old memory has let go of it too.
-	r.was = h.was && (r.hold > 0 || h.leased(now))
 	if op == opLeave {
 		r.hold, r.fall = busy, 0
 	}
@@ -186,11 +189,6 @@ const (
 func (h *holder) take(q *request, sent, now time.Time, r reply) (again bool, err error) {
 	switch r.status {
 	case statusGen:
-		// Another memory. It must hear what is still in force, and that there
-		// are others.
-		if h.registered && (h.inForce(now) > 0 || h.leased(now)) {
-			h.was = true
-		}
 		h.gen = r.numbers[0]
 		return true, nil
 	case statusOld:
@@ -203,8 +201,8 @@ func (h *holder) take(q *request, sent, now time.Time, r reply) (again bool, err
 			return true, fmt.Errorf("%sthe answer came %v after the request, after the lease of %v", prefix, elapsed(sent, now), h.lease)
 		}
 		n := r.numbers
-		h.gen, h.part, h.fall, h.viewN, h.viewF = n[0], n[1], n[2], n[3], n[4]
-		h.since, h.registered, h.was = sent, true, false
+		h.gen, h.part, h.fall, h.from, h.viewN, h.viewF = n[0], n[1], n[2], n[0], n[3], n[4]
+		h.since, h.registered = sent, true
 		// What was given up is free for others once the server hears of it.
 		return h.part < q.hold-q.hold/32, nil
 	case statusReplaced:

@@ -20,13 +20,13 @@ type model struct {
 	level, slack           float64
 	due                    int64
 
-	pool, n, known, oldF    int64
-	graceEnd, unknownEnd    int64
-	fNow, fBefore, fTurn    int64
-	promises                map[int64]int64
-	members                 map[string]record
-	demand                  histogram
-	begun                   bool
+	pool, n, known, oldF int64
+	graceEnd, unknownEnd int64
+	fNow, fBefore, fTurn int64
+	promises             map[int64]int64
+	members              map[string]record
+	demand               histogram
+	begun                bool
 }
 
 type record struct {
@@ -198,9 +198,11 @@ func (m *model) answer(now, run int64, q *request) reply {
 		if r.state != left && r.nonce == q.nonce {
 			joined = r.joined
 		}
-	} else if q.was {
-		joined = -m.lease
-		m.pool, m.known = m.pool+q.hold, m.known+1
+	} else {
+		if q.was {
+			joined = -m.lease
+			m.pool, m.known = m.pool+q.hold, m.known+1
+		}
 		m.n, m.oldF = max(m.n, q.viewN), max(m.oldF, q.viewF)
 	}
 	m.promise(q.promise, 1)

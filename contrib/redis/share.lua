@@ -44,13 +44,17 @@ S.last = now
 local function save()
 	redis.call('SET', KS, cmsgpack.pack(S), 'PX', 4 * floor((S.lease + S.ffor) / 1000) + 1000)
 end
-if S.kind ~= q.kind then return {'KIND'} end
-if S.lease ~= q.lease or S.ffor ~= q.ffor or S.drain ~= q.drain then
-	return {'TIMES', S.lease, S.ffor, S.drain}
+local strange
+if S.kind ~= q.kind then
+	strange = {'KIND'}
+elseif S.lease ~= q.lease or S.ffor ~= q.ffor or S.drain ~= q.drain then
+	strange = {'TIMES', S.lease, S.ffor, S.drain}
+elseif q.gen ~= S.gen then
+	strange = {'GEN', S.gen}
 end
-if q.gen ~= S.gen then
+if strange then
 	save()
-	return {'GEN', S.gen}
+	return strange
 end
 
 local demand = {} -- bucket -> change of count, change of sum
@@ -172,8 +176,8 @@ else
 	if q.was == 1 then -- another memory knew it
 		joined = -S.lease
 		S.pool, S.known = S.pool + q.hold, S.known + 1
-		S.N, S.oldF = max(S.N, q.viewN), max(S.oldF, q.viewF)
 	end
+	S.N, S.oldF = max(S.N, q.viewN), max(S.oldF, q.viewF)
 end
 promise(q.promise, 1)
 S.live, S.floors, S.sum = S.live + 1, S.floors + q.floor, S.sum + q.hold
