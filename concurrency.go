@@ -32,16 +32,15 @@ func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
 	}
 	l := &ConcurrencyLimiter{}
 	l.init(p, &l.sem)
-	l.sem.init(p)
+	l.sem.init(&l.time, p)
 	l.install(newLaw(&l.params, false))
 	return l
 }
 
 // Start begins adapting the limit, one step every ConcurrencyConfig.Tick.
-// Starting twice is starting once. Start after Stop goes on where Stop left off;
-// what was recorded in between is counted, but is no evidence, and neither is
-// the first tick.
-func (l *ConcurrencyLimiter) Start() { l.start() }
+// Starting twice is starting once. Start after Stop goes on where Stop left off.
+// What was recorded before a Start is counted, but is no evidence.
+func (l *ConcurrencyLimiter) Start() { l.loop.start() }
 
 // Stop freezes the limit where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Stopping twice is
@@ -61,6 +60,15 @@ func (l *ConcurrencyLimiter) Stop() { l.loop.stop() }
 func (l *ConcurrencyLimiter) SetBounds(min, max int) error {
 	return l.setBounds(limitBounds, float64(min), float64(max))
 }
+
+// Pause refuses every call for d from now with ErrOverloaded. Of several pauses
+// the one that ends last counts; Pause(0) ends them all. It panics if d is
+// negative.
+//
+// Calls in flight are not touched. Afterwards the limit goes on from where it
+// was: the ticks in which there was a pause are no evidence. It may be called at
+// any time, from any goroutine.
+func (l *ConcurrencyLimiter) Pause(d time.Duration) { l.pause(d) }
 
 // Do runs fn if there is room, feeds its duration back and returns its error;
 // at the limit it returns ErrOverloaded at once and fn does not run.
@@ -124,8 +132,8 @@ func (l *ConcurrencyLimiter) Unavailable() { l.record(Unreachable, 0, false) }
 // undefined, Unavailable for Unreachable, nothing but a count for Aborted.
 func (l *ConcurrencyLimiter) Record(o Outcome, d time.Duration) { l.record(o, d, false) }
 
-// Limit returns the limit in force, in whole calls.
-func (l *ConcurrencyLimiter) Limit() int { return int(l.sem.limit.Load()) }
+// Limit returns the limit in force, in whole calls. A Pause does not change it.
+func (l *ConcurrencyLimiter) Limit() int { return l.sem.whole() }
 
 // InFlight returns the number of calls admitted and not yet released.
 func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }

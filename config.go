@@ -54,8 +54,9 @@ type Config struct {
 	// downstream, in [0.001, 1e9]. It is enforced in the controller and again
 	// in the bucket. Required.
 	MaxRate float64
-	// InitialRate is where a fresh limiter starts, in [MinRate, MaxRate].
-	// Default MaxRate/8, raised to MinRate.
+	// InitialRate is where a fresh limiter starts, in [MinRate, MaxRate], under
+	// every Anchor. It stays there until Start. Default MaxRate/8, raised to
+	// MinRate.
 	InitialRate float64
 	// MaxWaiting bounds the queue: beyond it Do and TakeContext return
 	// ErrQueueFull at once, and so do the generic forms and httpclient. Take
@@ -63,9 +64,23 @@ type Config struct {
 	// Default 0: no bound.
 	MaxWaiting int
 
+	// MaxLateness is how much lateness of its own the limiter catches up at
+	// once, in (0, 1min]. Timers fire late: Linux rounds a short sleep up to a
+	// millisecond, Windows to 15.6 ms, a busy neighbour costs 10 ms, a CPU quota
+	// up to 100 ms. More of it keeps the rate on a busy machine, and lets up to
+	// MaxRate × MaxLateness calls depart at once after a late timer. Stats has
+	// the lateness, and what of it was lost. Default 20 ms.
+	MaxLateness time.Duration
+
 	// SLOTarget is the latency that calls should stay below, in [1µs, 100s].
-	// When more than max(1, n/100) of a tick's n samples lie above it, the
-	// limiter backs off by DownStep. Required by AnchorSLO. Default 0: none.
+	// Default 0: none.
+	//
+	// AnchorBaseline: the window ends at 0.8 × SLOTarget at the latest, and when
+	// more than max(1, n/100) of a tick's n samples lie above SLOTarget, the
+	// limiter cuts by DownStep. AnchorSLO: the same, and the window is
+	// 0.8 × SLOTarget outright; it is required. AnchorKnee: a call that took
+	// longer has come too late. It is recommended there, because without it the
+	// limiter has to guess how much queue the callers will bear.
 	SLOTarget time.Duration
 	// Anchor selects the control law. Default AnchorBaseline.
 	Anchor Anchor
@@ -109,7 +124,10 @@ type Config struct {
 	// UpStep is the growth per healthy tick as a fraction, in (0, 10].
 	// Default 0.05.
 	UpStep float64
-	// DownStep is the deepest cut per tick as a fraction, in (0, 1).
+	// DownStep is the deepest cut per tick as a fraction, in (0, 1). Under
+	// AnchorBaseline and AnchorSLO a cut is in proportion to the excess over the
+	// window, up to DownStep; too many samples over SLOTarget cost the whole
+	// DownStep. AnchorKnee has no such knob: there it must be unset.
 	// Default 0.3.
 	DownStep float64
 	// SlowStartGain is the factor per healthy tick before the first backoff, in
@@ -142,8 +160,9 @@ type ConcurrencyConfig struct {
 	// in [1, 2^31-1]. It is enforced in the controller and again in the
 	// semaphore. Required.
 	MaxLimit int
-	// InitialLimit is where a fresh limiter starts, in [MinLimit, MaxLimit].
-	// Default MaxLimit/8, raised to MinLimit.
+	// InitialLimit is where a fresh limiter starts, in [MinLimit, MaxLimit],
+	// under every Anchor. It stays there until Start. Default MaxLimit/8, raised
+	// to MinLimit.
 	InitialLimit int
 
 	SLOTarget time.Duration // see Config.SLOTarget
@@ -182,7 +201,9 @@ func (c ConcurrencyConfig) Validate() error {
 // params is what both configs become: one set of numbers without a unit. The
 // laws and the loop know only this.
 type params struct {
-	min, max, initial float64 // req/s or calls in flight
+	min, max, initial float64       // req/s or calls in flight
+	maxWaiting        int           // of a rate
+	maxLateness       time.Duration // of a rate
 
 	slo      time.Duration
 	anchor   Anchor
@@ -230,6 +251,7 @@ func (n names) show(x float64) any {
 func (c Config) resolve() (params, error) {
 	p := params{
 		min: c.MinRate, max: c.MaxRate, initial: c.InitialRate,
+		maxWaiting: c.MaxWaiting, maxLateness: orDefault(c.MaxLateness, 20*time.Millisecond),
 		slo: c.SLOTarget, anchor: c.Anchor,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
 		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
@@ -240,16 +262,17 @@ func (c Config) resolve() (params, error) {
 		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
 	}
 	err := p.fill(rateNames)
-	if c.MaxWaiting < 0 {
-		err = errors.Join(err, fault("MaxWaiting", c.MaxWaiting, "0 (no bound) or more"))
-	}
-	return p, err
+	var faults faultList
+	faults.check(p.maxWaiting >= 0, "MaxWaiting", p.maxWaiting, "0 (no bound) or more")
+	faults.check(p.maxLateness > 0 && p.maxLateness <= time.Minute, "MaxLateness", p.maxLateness, "(0, 1m]")
+	return p, errors.Join(append(faults, err)...)
 }
 
 // config is the inverse of Config.resolve.
-func (p params) config(maxWaiting int) Config {
+func (p params) config() Config {
 	return Config{
-		MinRate: p.min, MaxRate: p.max, InitialRate: p.initial, MaxWaiting: maxWaiting,
+		MinRate: p.min, MaxRate: p.max, InitialRate: p.initial,
+		MaxWaiting: p.maxWaiting, MaxLateness: p.maxLateness,
 		SLOTarget: p.slo, Anchor: p.anchor,
 		Classify: p.classify, OnTick: p.onTick, Clock: p.clock, Tick: p.tick,
 		FastHalfLife: p.fastHalfLife, SlowHalfLife: p.slowHalfLife,

@@ -21,6 +21,9 @@ type tickInput struct {
 	inFlight    float64 // calls in flight, time average
 	inFlightEnd int     // calls in flight when the tick ended
 	binding     bool    // somebody was refused, gave up or still waits
+
+	paused bool // a pause was in force: core does not show this tick to the law
+	first  bool // the first tick after a Start: nothing to compare in-flight with
 }
 
 // minSettled is how many samples make a median that may move the baseline.

@@ -113,7 +113,6 @@ func (k *knee) signals() (baseline, fast, window time.Duration) {
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func (k *knee) step(in tickInput) (float64, Decision) {
-	k.target = min(max(k.target, k.min), k.max) // SetBounds may have moved them
 	before := k.target
 	x, why := k.next(in)
 	k.target = min(max(x, k.min), k.max)
@@ -139,11 +138,17 @@ func named(why Decision, from, to float64) Decision {
 func (k *knee) next(in tickInput) (float64, Decision) {
 	// A truncated call carries latency but was not delivered.
 	own := in.reached - in.truncated
+	if in.first {
+		k.silent = 0
+	}
 	lost := k.newlyLost(&in)
 	if lost > own || k.memory > 0 && own == 0 || k.silence(in) {
 		return k.outage(in, own, lost), Outage
 	}
 	k.setAside(&in, lost)
+	if in.first {
+		k.prevEnd = in.inFlightEnd
+	}
 	growth := float64(in.inFlightEnd - k.prevEnd)
 	k.prevEnd = in.inFlightEnd
 	if k.memory > 0 {

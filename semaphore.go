@@ -4,11 +4,11 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"unsafe"
+	"time"
 )
 
 // semaphore admits calls while fewer than limit are in flight and refuses at
-// once otherwise. A call meets atomics only. A call is admitted under a limit that was
+// once otherwise. A call meets atomics only. It is admitted under a limit that was
 // in force at some instant of its tryAcquire, so those that race with a lowered
 // limit may still get in; after that a lowered limit admits nobody until enough
 // have left.
@@ -16,10 +16,19 @@ type semaphore struct {
 	// word holds the calls in flight in its lower half and the calls admitted,
 	// modulo 2^32, in its upper half: one atomic operation counts both.
 	word   atomic.Uint64
-	limit  atomic.Int64 // what is enforced: the target's whole part, at least 1
+	limit  atomic.Int64 // what is enforced: the target's whole part, at least 1; 0 in a pause
 	peak   atomic.Int64 // the most in flight since the last drain
 	peaked atomic.Int64 // the peak that the last drain found
-	shed   striped
+	// shed lies in a cache line of its own: refusals come fastest when the
+	// machine is overloaded, and must not slow down those who leave. Stripes
+	// would keep the refusing cores apart too, but picking one costs as much as
+	// counting: a random number on every refusal, 5 ns, or unsafe.
+	_    [64]byte
+	shed atomic.Uint64
+	_    [56]byte
+
+	time  *timebase
+	until atomic.Int64 // the end of the pause since New, 0: none; written with mu held
 
 	mu       sync.Mutex // guards what follows, and the writing of limit
 	min, max float64
@@ -27,6 +36,7 @@ type semaphore struct {
 	seen     uint32  // upper half of word when last looked at
 	admitted uint64
 	lastShed uint64 // at the last drain
+	paused   bool   // a pause was in force since the last drain
 }
 
 const (
@@ -34,7 +44,8 @@ const (
 	inFlight    = 1<<32 - 1
 )
 
-func (s *semaphore) init(p params) {
+func (s *semaphore) init(t *timebase, p params) {
+	s.time = t
 	s.min, s.max = p.min, p.max
 	s.set(p.initial)
 }
@@ -68,14 +79,61 @@ func (s *semaphore) bounds() (lo, hi float64) {
 // change puts a limit in force. The mutex is held.
 func (s *semaphore) change(target float64) {
 	s.target = min(max(target, s.min), s.max)
-	s.limit.Store(max(1, int64(s.target)))
+	s.enforce()
+}
+
+// enforce puts in force what target and pause ask for. The mutex is held.
+func (s *semaphore) enforce() {
+	limit := max(1, int64(s.target))
+	if s.until.Load() != 0 {
+		limit = 0
+	}
+	s.limit.Store(limit)
+}
+
+// whole returns the limit without a pause.
+func (s *semaphore) whole() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(1, int(s.target))
+}
+
+func (s *semaphore) pause(d time.Duration) {
+	now := s.time.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d == 0 {
+		s.until.Store(0)
+	} else {
+		s.until.Store(max(s.until.Load(), int64(after(now, d))))
+		s.paused = true
+	}
+	s.enforce()
+}
+
+// resume ends a pause whose time is over, and reports whether it has just ended
+// or there is none. The first caller after it does that: no timer is needed.
+func (s *semaphore) resume() bool {
+	if until := s.until.Load(); until != 0 && int64(s.time.now()) < until {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := s.until.Load(); until != 0 && int64(s.time.now()) >= until {
+		s.until.Store(0)
+		s.enforce()
+	}
+	return s.until.Load() == 0
 }
 
 func (s *semaphore) tryAcquire() bool {
 	for {
 		word := s.word.Load()
-		if int64(word&inFlight) >= s.limit.Load() {
-			s.shed.add()
+		if limit := s.limit.Load(); int64(word&inFlight) >= limit {
+			if limit == 0 && s.resume() {
+				continue
+			}
+			s.shed.Add(1)
 			return false
 		}
 		if s.word.CompareAndSwap(word, word+oneAdmitted) {
@@ -110,14 +168,17 @@ func (s *semaphore) release() {
 
 func (s *semaphore) open() int { return int(s.word.Load() & inFlight) }
 
-func (s *semaphore) drain() (admitted uint64, open int, binding bool) {
+func (s *semaphore) drain() (admitted uint64, open int, binding, paused bool) {
+	over := s.resume()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shed := s.shed.sum()
+	shed := s.shed.Load()
 	binding = shed != s.lastShed
 	s.lastShed = shed
 	s.peaked.Store(s.peak.Swap(int64(s.open())))
-	return s.count(), s.open(), binding
+	paused = s.paused
+	s.paused = !over
+	return s.count(), s.open(), binding, paused
 }
 
 // count extends the word's 32 bits of admissions to 64. It is right as long as
@@ -133,33 +194,11 @@ func (s *semaphore) count() uint64 {
 // report fills in the gauges and counters that the semaphore knows.
 func (s *semaphore) report(out *Stats) {
 	out.InFlight, out.PeakInFlight = s.open(), int(s.peaked.Load())
-	out.Shed = s.shed.sum()
+	out.Shed = s.shed.Load()
+	now := s.time.now()
 	s.mu.Lock()
+	out.Paused = max(0, time.Duration(s.until.Load())-now)
 	out.Target, out.Min, out.Max = s.target, s.min, s.max
 	out.Admitted = s.count()
 	s.mu.Unlock()
-}
-
-// striped is a counter for one event that many cores meet at once: refusals
-// come fastest exactly when the machine is overloaded, and one shared counter
-// would then cost a cache miss each.
-type striped struct {
-	stripes [3]struct { // as many as one limiter's 4 KB have room for
-		n atomic.Uint64
-		_ [56]byte // a cache line each
-	}
-}
-
-// add counts one. The stripe is picked by where the goroutine's stack lies: it
-// differs between goroutines, stays the same within one, and costs nothing.
-func (s *striped) add() {
-	var here byte
-	s.stripes[uintptr(unsafe.Pointer(&here))>>11%3].n.Add(1)
-}
-
-func (s *striped) sum() (n uint64) {
-	for i := range s.stripes {
-		n += s.stripes[i].n.Load()
-	}
-	return n
 }
