@@ -1,3 +1,1 @@
 package redisshare
-
-const prefix = "agilelimiter/contrib/redis: "

@@ -70,23 +70,23 @@ const (
 func parseReply(v any) (reply, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 {
-		return reply{}, fmt.Errorf("%sunexpected answer of the script: %v", prefix, v)
+		return reply{}, refuse("unexpected answer of the script: %v", v)
 	}
 	status, ok := list[0].(string)
 	if !ok {
-		return reply{}, fmt.Errorf("%sunexpected answer of the script: %v", prefix, v)
+		return reply{}, refuse("unexpected answer of the script: %v", v)
 	}
 	r := reply{status: status}
 	for _, item := range list[1:] {
 		n, ok := item.(int64)
 		if !ok {
-			return reply{}, fmt.Errorf("%sunexpected answer of the script: %v", prefix, v)
+			return reply{}, refuse("unexpected answer of the script: %v", v)
 		}
 		r.numbers = append(r.numbers, n)
 	}
 	want := map[string]int{statusOK: 11, statusGen: 1, statusFull: 3, statusTimes: 3}[status]
 	if len(r.numbers) < want && r.status != statusOK || r.status == statusOK && len(r.numbers) != want && len(r.numbers) != 0 {
-		return reply{}, fmt.Errorf("%sunexpected answer of the script: %v", prefix, v)
+		return reply{}, refuse("unexpected answer of the script: %v", v)
 	}
 	return r, nil
 }
@@ -207,18 +207,18 @@ func (h *holder) take(q *request, sent, now time.Time, r reply) (again bool, err
 		return h.part < q.hold-q.hold/32, nil
 	case statusReplaced:
 		h.replaced = true
-		return false, fmt.Errorf("%sanother process has joined as instance %q", prefix, h.id)
+		return false, refuse("another process has joined as instance %q", h.id)
 	case statusFull:
-		return false, fmt.Errorf("%sMinRate or MinLimit (or a fixed Fallback) of one more member does not fit: %d members have %s of the %s promised",
-			prefix, r.numbers[0], h.kind.show(r.numbers[1]), h.kind.show(r.numbers[2]))
+		return false, refuse("MinRate or MinLimit (or a fixed Fallback) of one more member does not fit: %d members have %s of the %s promised",
+			r.numbers[0], h.kind.show(r.numbers[1]), h.kind.show(r.numbers[2]))
 	case statusKind:
-		return false, fmt.Errorf("%sthe share of this name divides the other kind: a MaxRate is not a MaxLimit", prefix)
+		return false, refuse("the share of this name divides the other kind: a MaxRate is not a MaxLimit")
 	case statusTimes:
 		us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-		return false, fmt.Errorf("%sthe members of this share have Lease %v, FallbackFor %v and CallTime %v, not %v, %v and %v", prefix,
+		return false, refuse("the members of this share have Lease %v, FallbackFor %v and CallTime %v, not %v, %v and %v",
 			us(r.numbers[0]), us(r.numbers[1]), us(r.numbers[2]), h.lease, h.fallbackFor, h.drain)
 	}
-	return false, fmt.Errorf("%sunknown answer %q of the script", prefix, r.status)
+	return false, refuse("unknown answer %q of the script", r.status)
 }
 
 // amount returns n units as a rate or a number of calls.

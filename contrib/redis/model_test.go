@@ -154,7 +154,7 @@ func (m *model) sweep() {
 	}
 }
 
-func refusal(status string, n ...int64) reply { return reply{status, n} }
+func says(status string, n ...int64) reply { return reply{status, n} }
 
 // answer is share.lua with the clock's reading and the run's name given.
 func (m *model) answer(now, run int64, q *request) reply {
@@ -164,21 +164,21 @@ func (m *model) answer(now, run int64, q *request) reply {
 	m.clk += min(max(now-m.last, 0), m.lease/3)
 	m.last = now
 	if m.kind != q.kind {
-		return refusal(statusKind)
+		return says(statusKind)
 	}
 	if m.lease != q.lease.Microseconds() || m.ffor != q.fallbackFor.Microseconds() || m.drain != q.drain.Microseconds() {
-		return refusal(statusTimes, m.lease, m.ffor, m.drain)
+		return says(statusTimes, m.lease, m.ffor, m.drain)
 	}
 	if q.gen != m.gen {
-		return refusal(statusGen, m.gen)
+		return says(statusGen, m.gen)
 	}
 	m.sweep()
 	r, known := m.members[q.id]
 	if known && r.nonce > q.nonce {
-		return refusal(statusReplaced)
+		return says(statusReplaced)
 	}
 	if known && r.nonce == q.nonce && q.seq <= r.seq {
-		return refusal(statusOld)
+		return says(statusOld)
 	}
 	if q.op == opLeave {
 		if known && r.nonce == q.nonce && r.state != left {
@@ -186,10 +186,10 @@ func (m *model) answer(now, run int64, q *request) reply {
 			r.seq, r.c, r.f, r.floor, r.x, r.state, r.u = q.seq, 0, 0, 0, 0, left, m.clk+m.lease
 			m.members[q.id] = r
 		}
-		return refusal(statusOK)
+		return says(statusOK)
 	}
 	if p := m.lowest(q.promise); !known && !q.was && q.hold == 0 && m.floors+q.floor > p {
-		return refusal(statusFull, m.live, m.floors, p)
+		return says(statusFull, m.live, m.floors, p)
 	}
 
 	joined := m.clk
@@ -256,7 +256,7 @@ func (m *model) answer(now, run int64, q *request) reply {
 	if m.clk < m.graceEnd {
 		grace = 1
 	}
-	return refusal(statusOK, m.gen, a, f, m.live+m.silent+unknown, viewF, p, disagree, m.live, m.sum, m.silentSum, grace)
+	return says(statusOK, m.gen, a, f, m.live+m.silent+unknown, viewF, p, disagree, m.live, m.sum, m.silentSum, grace)
 }
 
 // total returns what may be counted in all, and how many members of an earlier
