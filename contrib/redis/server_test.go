@@ -55,7 +55,7 @@ func (s *server) start() {
 	s.t.Helper()
 	args := append([]string{
 		"--port", fmt.Sprint(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
-		"--save", "", "--appendonly", "no", "--daemonize", "no",
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--repl-diskless-sync-delay", "0",
 		"--logfile", filepath.Join(s.dir, "log"),
 	}, s.args...)
 	s.cmd = exec.Command("redis-server", args...)

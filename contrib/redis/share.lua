@@ -18,9 +18,9 @@ S = S and cmsgpack.unpack(S)
 if S ~= nil and S ~= false and (type(S) ~= 'table' or not S.gen) then
 	return redis.error_reply('WRONGTYPE the key holds something that is not a share')
 end
-local fresh = not S or S.run ~= run or q.gen > S.gen
-	or redis.call('HLEN', KM) ~= S.count or redis.call('ZCARD', KE) ~= S.count
-if fresh then
+local records, deadlines = redis.call('HLEN', KM), redis.call('ZCARD', KE)
+redis.call('HLEN', KH) -- an error too where somebody else uses the key
+if not S or S.run ~= run or q.gen > S.gen or records ~= S.count or deadlines ~= S.count then
 	S = {
 		kind = q.kind, lease = q.lease, ffor = q.ffor, drain = q.drain, run = run,
 		gen = max(now, (S and S.gen or 0) + 1, q.gen + 1),
