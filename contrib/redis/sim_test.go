@@ -411,9 +411,9 @@ func rateTerms(n int) terms {
 }
 
 func TestSimNeverAboveThePromise(t *testing.T) {
-	seeds := uint64(300)
+	seeds := uint64(50)
 	if testing.Short() {
-		seeds = 50
+		seeds = 10
 	}
 	for _, c := range []struct {
 		name   string
