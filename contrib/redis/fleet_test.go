@@ -197,8 +197,9 @@ func TestFairByDemand(t *testing.T) {
 	})
 }
 
-// A member that was idle has its fair part within two renewals of waking up.
-func TestWakesUpWithinTwoRenewals(t *testing.T) {
+// A member that was idle has its fair part within a lease, whenever it wakes up:
+// two renewals in most cases, three of them where its first tells of few callers.
+func TestWakesUpWithinALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := &modelClient{delay: time.Millisecond}
@@ -207,23 +208,24 @@ func TestWakesUpWithinTwoRenewals(t *testing.T) {
 		for _, u := range users[1:] {
 			u.set(100) // 900 together
 		}
-		time.Sleep(20 * time.Second)
-		idle := users[0].member.Stats().Part
-		users[0].set(200)
-		renewals := users[0].member.Stats().Renewals
-		for users[0].member.Stats().Part < 45 {
-			time.Sleep(time.Millisecond)
-			if users[0].member.Stats().Renewals > renewals+10 {
-				break
+		var longest, total time.Duration
+		const times = 30
+		for i := range times {
+			time.Sleep(20*time.Second + time.Duration(i)*37*time.Millisecond)
+			if idle := users[0].member.Stats().Part; idle > 10 {
+				t.Fatalf("the idle member has %v/s", idle)
 			}
+			users[0].set(200)
+			woke := time.Now()
+			for users[0].member.Stats().Part < 45 {
+				time.Sleep(time.Millisecond)
+			}
+			longest, total = max(longest, time.Since(woke)), total+time.Since(woke)
+			users[0].set(0)
 		}
-		s := users[0].member.Stats()
-		t.Logf("from %.1f to %.1f/s after %d renewals", idle, s.Part, s.Renewals-renewals)
-		if idle > 10 {
-			t.Errorf("the idle member had %v/s", idle)
-		}
-		if s.Renewals > renewals+2 {
-			t.Errorf("its fair part came after %d renewals, want 2", s.Renewals-renewals)
+		t.Logf("90 %% of its fair part %v after it woke up, at most %v", total/times, longest)
+		if total/times > 2*time.Second || longest > 3300*time.Millisecond {
+			t.Errorf("it took %v, at most %v; want two renewals of a second, three at most", total/times, longest)
 		}
 	})
 }

@@ -13,9 +13,10 @@ type hand interface {
 	stop() float64
 	// set puts a part of n units in force.
 	set(n int64)
-	// look returns what the limiter would use, as a rate or a number of calls,
-	// judged by the time since the last look.
-	look(since, renewal time.Duration) (want float64)
+	// want returns what the limiter would use, as a rate or a number of calls,
+	// judged by the time since the last mark.
+	want(since, renewal time.Duration) float64
+	mark()
 	// busy returns the units in use now that a lower part does not end.
 	busy() int64
 }
@@ -25,7 +26,27 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // usage is the part of Stats that demand is read from.
 type usage struct {
-	admitted, shed uint64
+	admitted, shed, backoffs uint64
+	congested                int // for so many marks more: the law has backed off
+}
+
+// next returns the usage as s has it, one mark later.
+func (u usage) next(s agilelimiter.Stats) usage {
+	n := usage{s.Admitted, s.Shed, backoffs(s), max(u.congested-1, 0)}
+	if n.backoffs > u.backoffs {
+		n.congested = 3 // a lease
+	}
+	return n
+}
+
+// heldBack says that the law holds the number well below the ceiling because of
+// congestion, and not because it has only begun.
+func (u usage) heldBack(s agilelimiter.Stats) bool {
+	return s.Target < 0.95*s.Max && (u.congested > 0 || backoffs(s) > u.backoffs)
+}
+
+func backoffs(s agilelimiter.Stats) uint64 {
+	return s.Decisions[agilelimiter.Backoff] + s.Decisions[agilelimiter.TailBackoff] + s.Decisions[agilelimiter.Outage]
 }
 
 type rateHand struct {
@@ -40,8 +61,7 @@ func (h *rateHand) stop() float64 {
 	if !h.known {
 		c := h.lim.Config()
 		h.min, h.max, h.known = c.MinRate, c.MaxRate, true
-		s := h.lim.Stats()
-		h.last = usage{s.Admitted, s.Shed}
+		h.mark()
 	}
 	h.set(0)
 	return h.max
@@ -68,23 +88,24 @@ func (h *rateHand) set(n int64) {
 
 func (h *rateHand) busy() int64 { return 0 }
 
-func (h *rateHand) look(since, renewal time.Duration) float64 {
-	s := h.lim.Stats()
-	want := wantedRate(&h.last, s, since, renewal)
-	h.last = usage{s.Admitted, s.Shed}
-	return want
+func (h *rateHand) want(since, renewal time.Duration) float64 {
+	return wantedRate(h.last, h.lim.Stats(), since, renewal)
 }
 
-// wantedRate is what a rate would use: what came since the last look, and what it
-// takes to serve those who wait within one renewal. Where the law holds the rate
-// clearly below the part, more than twice that is of no use to it.
-func wantedRate(last *usage, s agilelimiter.Stats, since, renewal time.Duration) float64 {
+func (h *rateHand) mark() {
+	h.last = h.last.next(h.lim.Stats())
+}
+
+// wantedRate is what a rate would use: what came since the last mark, and what it
+// takes to serve those who wait within one renewal. Where the law holds the
+// rate back, more than twice the rate is of no use to it.
+func wantedRate(last usage, s agilelimiter.Stats, since, renewal time.Duration) float64 {
 	came := float64(s.Admitted-last.admitted) + float64(s.Shed-last.shed)
 	want := float64(s.Waiting) / renewal.Seconds()
 	if since > 0 {
 		want += came / since.Seconds()
 	}
-	if s.Target < 0.95*s.Max {
+	if last.heldBack(s) {
 		want = min(want, 2*s.Target)
 	}
 	return want
@@ -102,8 +123,7 @@ func (h *limitHand) stop() float64 {
 	if !h.known {
 		c := h.lim.Config()
 		h.min, h.max, h.known = c.MinLimit, c.MaxLimit, true
-		s := h.lim.Stats()
-		h.last = usage{s.Admitted, s.Shed}
+		h.mark()
 	}
 	h.set(0)
 	return float64(h.max)
@@ -130,17 +150,18 @@ func (h *limitHand) set(n int64) {
 
 func (h *limitHand) busy() int64 { return int64(h.lim.InFlight()) }
 
-func (h *limitHand) look(time.Duration, time.Duration) float64 {
-	s := h.lim.Stats()
-	want := wantedLimit(&h.last, s)
-	h.last = usage{s.Admitted, s.Shed}
-	return want
+func (h *limitHand) want(time.Duration, time.Duration) float64 {
+	return wantedLimit(h.last, h.lim.Stats())
+}
+
+func (h *limitHand) mark() {
+	h.last = h.last.next(h.lim.Stats())
 }
 
 // wantedLimit is what a limit would use: the most that was in flight, and where
 // calls were refused the limit times those that came for each that was let in,
 // but not more than twice and one. Twice what the law allows is enough for it too.
-func wantedLimit(last *usage, s agilelimiter.Stats) float64 {
+func wantedLimit(last usage, s agilelimiter.Stats) float64 {
 	want := float64(max(s.PeakInFlight, s.InFlight))
 	admitted, shed := float64(s.Admitted-last.admitted), float64(s.Shed-last.shed)
 	if shed > 0 {
@@ -148,7 +169,7 @@ func wantedLimit(last *usage, s agilelimiter.Stats) float64 {
 		want = max(want, limit) * min(1+shed/max(admitted, 1), 2)
 		want = max(want, limit+1)
 	}
-	if s.Target < 0.95*s.Max {
+	if last.heldBack(s) {
 		want = min(want, 2*s.Target)
 	}
 	return math.Ceil(want)

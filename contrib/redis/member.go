@@ -20,7 +20,8 @@ type Member struct {
 	mu      sync.Mutex // guards all below; held for no longer than it takes to reckon
 	hand    hand
 	holder  holder
-	applied int64
+	applied int64 // units in force
+	leased  bool  // when they were put in force
 	looked  time.Time
 	want    float64
 	renewal *time.Timer
@@ -217,10 +218,11 @@ func (m *Member) exchange(ctx context.Context) (wait time.Duration, err error) {
 			m.note(r, err)
 			m.apply()
 		}
+		grows := m.applied > q.hold+q.hold/8
 		m.mu.Unlock()
 		if !again {
 			wait = period*9/10 + rand.N(period/5)
-			if err != nil {
+			if err != nil || grows { // others give way one by one
 				wait /= 2
 			}
 			return wait, err
@@ -234,7 +236,8 @@ func (m *Member) exchange(ctx context.Context) (wait time.Duration, err error) {
 func (m *Member) demand(now time.Time) float64 {
 	if since := now.Sub(m.looked); m.renewals == 0 || since >= m.holder.lease/30 {
 		m.looked = now
-		m.want = m.hand.look(since, m.holder.lease/3)
+		m.want = m.hand.want(since, m.holder.lease/3)
+		m.hand.mark()
 	}
 	return m.want
 }
@@ -262,6 +265,7 @@ func (m *Member) apply() {
 	for {
 		now := time.Now()
 		n := m.holder.inForce(now)
+		m.leased = m.holder.leased(now)
 		if n == m.applied {
 			if d := m.holder.changes(now); d > 0 {
 				m.watch.Reset(min(d, m.holder.lease/6))
@@ -275,13 +279,28 @@ func (m *Member) apply() {
 
 // onWatch runs when a lease may have run out. It comes six times a lease, since
 // the timers of a machine that was suspended do not know of it.
+//
+// A member that wakes up renews at once: it would have to wait for its turn, and
+// tell then of the few callers who came just before. Timer.Stop says whether the
+// renewal is waiting for its turn and not under way.
 func (m *Member) onWatch() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.applied
+	leased := m.leased
 	m.apply()
-	if m.applied < before {
+	if m.stopped {
+		return
+	}
+	if leased && !m.leased {
 		m.expired++
+	}
+	since := time.Since(m.looked)
+	if since < m.holder.lease/30 {
+		return
+	}
+	want := m.hand.want(since, m.holder.lease/3)
+	if m.holder.kind.units(want) > m.applied && want > 2*m.want && m.renewal.Stop() {
+		m.renewal.Reset(0)
 	}
 }
 

@@ -13,7 +13,7 @@ type model struct {
 	kind               kind
 	lease, ffor, drain int64
 	run, gen           int64
-	clk, last          int64
+	clk, last, next    int64
 
 	live, silent           int64
 	sum, silentSum, floors int64
@@ -128,6 +128,9 @@ func (m *model) retire(r record) {
 }
 
 func (m *model) sweep() {
+	if m.clk < m.next {
+		return
+	}
 	type due struct {
 		id string
 		u  int64
@@ -139,7 +142,10 @@ func (m *model) sweep() {
 		}
 	}
 	slices.SortFunc(all, func(a, b due) int { return cmp.Or(cmp.Compare(a.u, b.u), cmp.Compare(a.id, b.id)) })
-	for _, d := range all[:min(len(all), 32)] {
+	if len(all) < 64 {
+		m.next = m.clk + m.lease/100
+	}
+	for _, d := range all[:min(len(all), 64)] {
 		r := m.members[d.id]
 		keeps := r.state == live && r.f > 0 && r.uf > m.clk
 		m.retire(r)

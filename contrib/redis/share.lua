@@ -4,11 +4,14 @@
 -- KEYS: state, members (id -> record), deadlines (id by time), demand histogram.
 local KS, KM, KE, KH = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local op, id = ARGV[1], ARGV[2]
-local q = {}
-for i, name in ipairs({'nonce', 'seq', 'gen', 'kind', 'lease', 'ffor', 'drain', 'promise', 'floor',
-	'cap', 'fixed', 'want', 'hold', 'fall', 'viewN', 'viewF', 'was', 'luck'}) do
-	q[name] = tonumber(ARGV[i + 2])
-end
+local num = tonumber
+local q = {
+	nonce = num(ARGV[3]), seq = num(ARGV[4]), gen = num(ARGV[5]), kind = num(ARGV[6]),
+	lease = num(ARGV[7]), ffor = num(ARGV[8]), drain = num(ARGV[9]), promise = num(ARGV[10]),
+	floor = num(ARGV[11]), cap = num(ARGV[12]), fixed = num(ARGV[13]), want = num(ARGV[14]),
+	hold = num(ARGV[15]), fall = num(ARGV[16]), viewN = num(ARGV[17]), viewF = num(ARGV[18]),
+	was = num(ARGV[19]), luck = num(ARGV[20]),
+}
 local floor, min, max = math.floor, math.min, math.max
 
 -- State. Memory that is not whole, that another run wrote, or that is older than
@@ -19,12 +22,11 @@ if S ~= nil and S ~= false and (type(S) ~= 'table' or not S.gen) then
 	return redis.error_reply('WRONGTYPE the key holds something that is not a share')
 end
 local records, deadlines = redis.call('HLEN', KM), redis.call('ZCARD', KE)
-redis.call('HLEN', KH) -- an error too where somebody else uses the key
 if not S or S.run ~= run or q.gen > S.gen or records ~= S.count or deadlines ~= S.count then
 	S = {
 		kind = q.kind, lease = q.lease, ffor = q.ffor, drain = q.drain, run = run,
 		gen = max(now, (S and S.gen or 0) + 1, q.gen + 1),
-		clk = 0, last = now, -- the share's own clock
+		clk = 0, last = now, sweep = 0, -- the share's own clock
 		count = 0, live = 0, silent = 0, -- records; those with a lease; with a fallback only
 		sum = 0, silentSum = 0, floors = 0, -- counted in all; fallbacks of the silent; floors of the live
 		level = 0, slack = 0, due = 0,
@@ -34,6 +36,7 @@ if not S or S.run ~= run or q.gen > S.gen or records ~= S.count or deadlines ~= 
 		fNow = 0, fBefore = 0, fTurn = 0, -- the largest fallback of this and the last period
 		promises = {},
 	}
+	redis.call('HLEN', KH) -- an error where somebody else uses the key, as the two above
 	redis.call('DEL', KM, KE, KH)
 end
 -- A clock that jumps, on one server or from one to the next, moves the share's
@@ -82,9 +85,14 @@ local function leaveSilent(r)
 	S.silentSum, S.silent = S.silentSum - r.f, S.silent - 1
 end
 
--- What has run out. Late is safe.
+-- What has run out, looked for a hundred times a lease. Late is safe.
 local changed, gone = {}, {}
-for _, other in ipairs(redis.call('ZRANGEBYSCORE', KE, '-inf', S.clk, 'LIMIT', 0, 32)) do
+local due = {}
+if S.clk >= S.sweep then
+	due = redis.call('ZRANGEBYSCORE', KE, '-inf', S.clk, 'LIMIT', 0, 64)
+	if #due < 64 then S.sweep = S.clk + floor(S.lease / 100) end
+end
+for _, other in ipairs(due) do
 	local r = cmsgpack.unpack(redis.call('HGET', KM, other))
 	if r.state == 1 then
 		leaveLive(r)

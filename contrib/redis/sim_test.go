@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -412,8 +414,8 @@ func rateTerms(n int) terms {
 
 func TestSimNeverAboveThePromise(t *testing.T) {
 	seeds := uint64(50)
-	if testing.Short() {
-		seeds = 10
+	if n, err := strconv.ParseUint(os.Getenv("REDISSHARE_SEEDS"), 10, 64); err == nil {
+		seeds = n
 	}
 	for _, c := range []struct {
 		name   string
