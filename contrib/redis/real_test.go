@@ -366,7 +366,7 @@ func (c *chaos) end(t *testing.T) {
 // The sum of what is in force never exceeds the promise, while everything happens
 // to the real server and on the way to it.
 func TestChaos(t *testing.T) {
-	length := 12 * time.Second
+	length := 8 * time.Second
 	if testing.Short() {
 		length = 4 * time.Second
 	}

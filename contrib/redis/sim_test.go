@@ -413,7 +413,7 @@ func rateTerms(n int) terms {
 }
 
 func TestSimNeverAboveThePromise(t *testing.T) {
-	seeds := uint64(50)
+	seeds := uint64(20)
 	if n, err := strconv.ParseUint(os.Getenv("REDISSHARE_SEEDS"), 10, 64); err == nil {
 		seeds = n
 	}
