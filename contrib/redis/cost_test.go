@@ -16,13 +16,10 @@ import (
 	"agilelimiter"
 )
 
-// load renews for n simulated members of shares of size each, depth requests in a
-// pipeline, spread evenly over a renewal of a second, and returns what it cost the
-// server per renewal.
+// load is n simulated members, in shares of size each.
 type load struct {
 	members []*holder
 	wants   []int64
-	keys    []string
 	share   []int
 }
 
@@ -161,7 +158,7 @@ func TestScale(t *testing.T) {
 		var mu sync.Mutex
 		requests, late := 0, 0
 		var began float64
-		round := func(record bool) {
+		round := func() {
 			start := time.Now()
 			var wg sync.WaitGroup
 			for w := range workers {
@@ -184,13 +181,13 @@ func TestScale(t *testing.T) {
 			time.Sleep(time.Until(start.Add(time.Second)))
 		}
 		for range 8 {
-			round(false)
+			round()
 		}
 		c.ConfigResetStat(t.Context())
 		began, requests, late = spent(t, c), 0, 0
 		from := time.Now()
 		for time.Since(from) < length {
-			round(true)
+			round()
 		}
 		used, took := spent(t, c)-began, time.Since(from)
 		var sum int64
