@@ -1,8 +1,10 @@
 package agilelimiter
 
 import (
+	"fmt"
 	"iter"
 	"math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -240,3 +242,101 @@ func BenchmarkNew(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkPacing is what a busy machine leaves of a rate, in per cent. A
+// neighbour is a goroutine that computes without end on the only processor. The
+// quota, half a core, stops every timer for the second half of each 100 ms.
+//
+//	go test -run '^$' -bench Pacing -benchtime 3s .
+func BenchmarkPacing(b *testing.B) {
+	for _, bb := range []struct {
+		name        string
+		neighbours  int
+		clock       Clock
+		maxLateness time.Duration
+	}{
+		{"quiet", 0, nil, 0},
+		{"neighbour", 1, nil, 0},
+		{"two-neighbours", 2, nil, 0},
+		{"neighbour/30ms", 1, nil, 30 * ms},
+		{"neighbour/50ms", 1, nil, 50 * ms},
+		{"neighbour/2ms", 1, nil, 2 * ms},
+		{"grid-5ms", 0, roundedClock(func(d time.Duration) time.Duration { return d + 5*ms - d%(5*ms) }), 0},
+		{"grid-15.6ms", 0, roundedClock(func(d time.Duration) time.Duration { return d + 15600*us - d%(15600*us) }), 0},
+		{"grid-15.6ms/2ms", 0, roundedClock(func(d time.Duration) time.Duration { return d + 15600*us - d%(15600*us) }), 2 * ms},
+		{"quota", 0, roundedClock(halfACore), 0},
+		{"quota/100ms", 0, roundedClock(halfACore), 100 * ms},
+	} {
+		for _, rate := range []float64{100, 1000} {
+			for _, callers := range []int{1, 64} {
+				b.Run(fmt.Sprintf("%s/%v/s/%d", bb.name, rate, callers), func(b *testing.B) {
+					if bb.neighbours > 0 {
+						defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+					}
+					var stop atomic.Bool
+					defer stop.Store(true)
+					for range bb.neighbours {
+						go func() {
+							for !stop.Load() {
+							}
+						}()
+					}
+					l := New(Config{MinRate: rate, MaxRate: rate, MaxLateness: bb.maxLateness, Clock: bb.clock})
+					var left atomic.Int64
+					left.Store(int64(b.N))
+					b.ResetTimer()
+					var wg sync.WaitGroup
+					for range callers {
+						wg.Go(func() {
+							for left.Add(-1) >= 0 {
+								l.Take()
+							}
+						})
+					}
+					wg.Wait()
+					b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds()/rate, "%-of-the-rate")
+					b.ReportMetric(l.Stats().LatenessLost.Seconds()/b.Elapsed().Seconds()*100, "%-lost")
+				})
+			}
+		}
+	}
+}
+
+const us = time.Microsecond
+
+// halfACore returns when a process with a quota of half a core runs again.
+func halfACore(d time.Duration) time.Duration {
+	if into := d % (100 * ms); into >= 50*ms {
+		return d - into + 100*ms
+	}
+	return d
+}
+
+// roundedClock returns the machine's clock with timers that fire where round,
+// which gets the time since the clock was made, allows it.
+func roundedClock(round func(time.Duration) time.Duration) Clock {
+	return &rounded{time.Now(), round}
+}
+
+type rounded struct {
+	epoch time.Time
+	round func(time.Duration) time.Duration
+}
+
+func (c *rounded) Now() time.Time { return time.Now() }
+
+func (c *rounded) AfterFunc(d time.Duration, f func()) Timer {
+	return &roundedTimer{c, time.AfterFunc(c.later(d), f)}
+}
+
+func (c *rounded) later(d time.Duration) time.Duration {
+	now := time.Since(c.epoch)
+	return c.round(now+max(d, 0)) - now
+}
+
+type roundedTimer struct {
+	c *rounded
+	*time.Timer
+}
+
+func (t *roundedTimer) Reset(d time.Duration) bool { return t.Timer.Reset(t.c.later(d)) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,7 +107,7 @@ func TestRateIsExact(t *testing.T) { // B10, B12: fractions of a nanosecond are 
 		b := &bucket{}
 		tb := &timebase{}
 		tb.init(NewVirtualClock(time.Time{}))
-		b.init(tb, params{min: rate, max: rate, initial: rate}, 0, nil)
+		b.init(tb, params{min: rate, max: rate, initial: rate}, nil)
 		const span = 10 * time.Second
 		n := 0
 		for now := time.Duration(0); now < span; {
@@ -460,15 +461,17 @@ func (t *lateTimer) Reset(d time.Duration) bool { return t.Timer.Reset(d + t.c.l
 
 func TestOversleepingIsRepaid(t *testing.T) { // B15
 	for _, c := range []struct {
-		late time.Duration
-		want float64 // achieved/nominal
+		late, most time.Duration
+		want       float64 // achieved/nominal
 	}{
-		{0, 1}, {time.Millisecond, 1}, {2 * time.Millisecond, 1},
-		// Beyond maxLateness a wake-up repays 2 ms and no more.
-		{10 * time.Millisecond, 0.2},
+		{0, 0, 1}, {ms, 0, 1}, {10 * ms, 0, 1}, {20 * ms, 0, 1},
+		// Beyond MaxLateness, by default 20 ms, a wake-up repays so much and no more.
+		{40 * ms, 0, 0.5},
+		{10 * ms, 2 * ms, 0.2},
+		{50 * ms, 100 * ms, 1},
 	} {
 		clock := &lateClock{NewVirtualClock(time.Time{}), c.late}
-		l := fixed(20000, clock)
+		l := New(Config{MinRate: 20000, MaxRate: 20000, MaxLateness: c.most, Clock: clock})
 		n := 0
 		for clock.Now().Sub(time.Time{}) < 2*time.Second {
 			if _, ok := l.TryTake(); ok {
@@ -485,11 +488,142 @@ func TestOversleepingIsRepaid(t *testing.T) { // B15
 			<-granted
 			n++
 		}
-		if got := float64(n) / 40000; got < c.want-0.01 || got > c.want+0.01 {
+		// What it is late by at the end is still to be caught up.
+		if got := float64(n) / 40000; got < c.want-0.01-c.late.Seconds()/2 || got > c.want+0.01 {
 			t.Errorf("timer late by %v: %.3f of the rate, want %.3f", c.late, got, c.want)
+		}
+		l.step() // a tick ends
+		s := l.Stats()
+		if d := s.Lateness - c.late; d < -50*time.Microsecond || d > 50*time.Microsecond {
+			t.Errorf("timer late by %v: Stats.Lateness is %v", c.late, s.Lateness)
+		}
+		if lost, want := s.LatenessLost.Seconds()/2, 1-c.want; lost < want-0.01 || lost > want+0.01 {
+			t.Errorf("timer late by %v: Stats.LatenessLost is %.3f of the time, want %.3f", c.late, lost, want)
 		}
 	}
 }
+
+// Four callers that never wait, beside a clock that somebody else moves.
+func TestAVirtualSecondLetsNoMoreDepart(t *testing.T) { // FR14
+	clock := NewVirtualClock(epoch)
+	l := New(Config{MinRate: 100, MaxRate: 100, Clock: clock})
+	var departed atomic.Int64
+	stop := make(chan struct{})
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, ok := l.TryTake(); ok {
+					departed.Add(1)
+				}
+			}
+		})
+	}
+	for range 10_000 {
+		clock.Advance(ms)
+	}
+	close(stop)
+	callers.Wait()
+	if n := departed.Load(); n > 1001 {
+		t.Errorf("%d departed in 10 s at 100/s, want at most 1001", n)
+	}
+	if got, want := l.Elapsed(), clock.Now().Sub(epoch); got != want {
+		t.Errorf("the limiter's time is %v, the clock's %v", got, want)
+	}
+}
+
+// Waiters at many goroutines on a clock of the user's own around time.Now.
+func TestAUsersClockLetsNoMoreDepart(t *testing.T) { // FR14
+	l := New(Config{MinRate: 2000, MaxRate: 2000, MaxLateness: ms, Clock: ownClock{}})
+	var mu sync.Mutex
+	var slots []time.Duration
+	var callers sync.WaitGroup
+	for range 50 {
+		callers.Go(func() {
+			for l.Elapsed() < 20*ms {
+				slot, ok := l.TryTake()
+				if !ok {
+					slot = l.Take()
+				}
+				mu.Lock()
+				slots = append(slots, slot.Sub(l.time.epoch))
+				mu.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+	slices.Sort(slots)
+	for i, gap := range gaps(slots) {
+		if gap < 500*time.Microsecond {
+			t.Fatalf("slots %v and %v are %v apart, want at least 500µs", slots[i], slots[i+1], gap)
+		}
+	}
+}
+
+// ownClock is a user's clock around the machine's.
+type ownClock struct{}
+
+func (ownClock) Now() time.Time                            { return time.Now() }
+func (ownClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
+
+// A caller is stopped on the way to the lock. His slot is of the time at which
+// he departs, or the next caller could depart at the same time.
+func TestACallerStoppedBeforeTheLockOpensNoSecondDeparture(t *testing.T) {
+	for _, clock := range []Clock{nil, ownClock{}} {
+		l := New(Config{MinRate: 1000, MaxRate: 1000, Clock: clock})
+		l.bucket.mu.Lock()
+		slot := make(chan time.Time)
+		go func() {
+			at, _ := l.TryTake()
+			slot <- at
+		}()
+		time.Sleep(5 * ms) // he stands before the lock now
+		free := l.time.wall(l.time.now())
+		l.bucket.mu.Unlock()
+		if at := <-slot; at.Before(free) {
+			t.Errorf("the slot lies %v before the departure", free.Sub(at))
+		}
+	}
+}
+
+func TestAPanickingClockLeavesTheLimiterUsable(t *testing.T) {
+	panics := false
+	clock := NewVirtualClock(epoch)
+	l := New(Config{MinRate: 10, MaxRate: 10, Clock: hookedClock{clock, func() {
+		if panics {
+			panic("broken")
+		}
+	}}})
+	for range 3 {
+		panics = true
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not pass on")
+				}
+			}()
+			l.TryTake()
+		}()
+		panics = false
+		clock.Advance(100 * ms)
+		if _, ok := l.TryTake(); !ok {
+			t.Fatal("no departure after the clock had been mended")
+		}
+	}
+}
+
+// hookedClock runs a hook before each reading.
+type hookedClock struct {
+	*VirtualClock
+	hook func()
+}
+
+func (c hookedClock) Now() time.Time { c.hook(); return c.VirtualClock.Now() }
 
 // The idle time of a caller is not our lateness and earns nothing.
 func TestThinkTimeIsNotRepaid(t *testing.T) {
@@ -541,11 +675,15 @@ func FuzzBucket(f *testing.F) {
 // bound on departures in every window, and that nobody is stranded.
 func promise(ops []byte) error {
 	const ceiling = 1000.0
+	maxLateness := 2 * ms
+	if len(ops) > 0 {
+		maxLateness = time.Duration(1+int(ops[0])*100) * time.Microsecond // up to 25 ms
+	}
 	clock := &lateClock{NewVirtualClock(time.Unix(0, 0)), 0}
 	tb := &timebase{}
 	tb.init(clock)
 	b := &bucket{}
-	b.init(tb, params{min: 1, max: ceiling, initial: 100}, 0, nil)
+	b.init(tb, params{min: 1, max: ceiling, initial: 100, maxLateness: maxLateness}, nil)
 	type grant struct{ slot, at time.Duration }
 	var grants []grant
 	var queue []*waiter
@@ -581,7 +719,7 @@ func promise(ops []byte) error {
 		case x < 3:
 			take()
 		case x == 3:
-			if slot, now, ok := b.tryTake(); ok {
+			if slot, now, _, ok := b.tryTake(); ok {
 				if len(queue) > 0 {
 					return fmt.Errorf("op %d: TryTake overtook the queue", i)
 				}
@@ -595,7 +733,7 @@ func promise(ops []byte) error {
 		case x == 5:
 			b.set(float64(op) * float64(op) / 32) // 0 … 2032, clamped
 		case x == 6:
-			clock.late = time.Duration(op) * 20 * time.Microsecond // up to 5 ms
+			clock.late = time.Duration(op) * 200 * time.Microsecond // up to 50 ms
 		default:
 			// In small steps, so that a grant is collected at its own time.
 			for range 1 + int(op)/8 {

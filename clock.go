@@ -2,14 +2,20 @@ package agilelimiter
 
 import (
 	"container/heap"
+	"math"
 	"sync"
 	"time"
 )
 
 // Clock is what the library needs of time and no more. It can be implemented
 // outside. It may start anywhere and may step back: a limiter then takes it
-// that no time has passed. Implementations must be safe for concurrent use, and
-// none of the methods may panic.
+// that no time has passed. Implementations must be safe for concurrent use.
+//
+// The methods are called with a lock of the limiter held, so that no reading is
+// older than the decision that it is for. They must return soon, must not wait
+// for another goroutine that uses the limiter, and must not call the limiter. A
+// panic in Now passes on to the limiter's caller and leaves the limiter usable;
+// AfterFunc, Stop and Reset must not panic.
 type Clock interface {
 	// Now returns the current time.
 	Now() time.Time
@@ -17,7 +23,7 @@ type Clock interface {
 	// will do it. A d of 0 or less means as soon as possible, but f must not
 	// run before AfterFunc has returned. The library's f are short and never
 	// wait; they may be called from any goroutine. AfterFunc, Stop and Reset
-	// may be called with a lock held that f takes, so they must not wait for f.
+	// are called with a lock held that f takes, so they must not wait for f.
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
@@ -53,11 +59,10 @@ type timebase struct {
 	offset time.Duration // what backward steps have cost so far
 }
 
-// raceTolerance separates a clock that stepped back from two racing callers who
-// hand in their readings in the wrong order: were each such race taken for a
-// step, the offset would grow and time would run fast. Below it time just
-// stands still until the clock has caught up.
-const raceTolerance = 10 * time.Millisecond
+// jitter separates a clock that was set back from one whose readings go to and
+// fro: were each of those taken for a step, the offset would grow and time would
+// run fast. Below it time just stands still until the clock has caught up.
+const jitter = 10 * time.Millisecond
 
 func (t *timebase) init(c Clock) {
 	_, t.system = c.(systemClock)
@@ -70,15 +75,25 @@ func (t *timebase) now() time.Duration {
 	if t.system {
 		return time.Since(t.epoch)
 	}
-	reading := t.clock.Now().Sub(t.epoch) // user code: outside the lock
+	return t.foreign()
+}
+
+// foreign is now on another clock than the system's. That is read under the
+// lock. Outside of it a caller may be stopped between his reading and the lock
+// for any time; his old reading would then look like a step back.
+func (t *timebase) foreign() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if back := t.last - (reading + t.offset); back > raceTolerance {
+	reading := t.clock.Now().Sub(t.epoch)
+	if back := t.last - (reading + t.offset); back > jitter {
 		t.offset += back // a step back: go on from where we stood
 	}
 	t.last = max(t.last, reading+t.offset)
 	return t.last
 }
+
+// after returns the time d after now, or a time that never comes.
+func after(now, d time.Duration) time.Duration { return now + min(d, math.MaxInt64/2-now) }
 
 // wall turns a time since New back into a time.Time, with a monotonic part on
 // the system clock.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,7 +255,7 @@ func TestTimebaseNeverGoesBack(t *testing.T) {
 		{24 * time.Hour, 24*time.Hour + 3*time.Second},
 		{-48 * time.Hour, 24*time.Hour + 3*time.Second},
 		{ms, 24*time.Hour + 3*time.Second + ms},
-		// Racing readers hand theirs in the wrong order: time stands still.
+		// A little to and fro: time stands still.
 		{-5 * ms, 24*time.Hour + 3*time.Second + ms},
 		{4 * ms, 24*time.Hour + 3*time.Second + ms},
 		{2 * ms, 24*time.Hour + 3*time.Second + 2*ms},
@@ -374,5 +375,31 @@ func TestAVirtualLimiterTakesNoHarmFromAJumpByCenturies(t *testing.T) {
 	}
 	if before < 0 || before > math.MaxInt64/2+math.MaxInt64/4 {
 		t.Errorf("elapsed %v", before)
+	}
+}
+
+// A caller is stopped behind his reading while the clock and another caller go
+// on. His old reading is no step back: time must not run fast from then on.
+func TestAStaleReadingIsNoStepBack(t *testing.T) { // FR14
+	clock := NewVirtualClock(epoch)
+	var tb timebase
+	var stopped atomic.Bool
+	tb.init(clockFunc(func() time.Time {
+		reading := clock.Now()
+		if stopped.CompareAndSwap(true, false) {
+			clock.Advance(time.Second)
+			other := make(chan struct{})
+			go func() { tb.now(); close(other) }()
+			select {
+			case <-other:
+			case <-time.After(2 * ms): // he waits for us
+			}
+		}
+		return reading
+	}))
+	stopped.Store(true)
+	tb.now()
+	if got := tb.now(); got != time.Second {
+		t.Errorf("%v after a second", got)
 	}
 }

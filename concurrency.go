@@ -32,21 +32,59 @@ func NewConcurrency(cfg ConcurrencyConfig) *ConcurrencyLimiter {
 	}
 	l := &ConcurrencyLimiter{}
 	l.init(p, &l.sem)
-	l.sem.init(p)
+	l.sem.init(&l.time, p)
 	l.install(newLaw(&l.params, false))
 	return l
 }
 
 // Start begins adapting the limit, one step every ConcurrencyConfig.Tick.
-// Starting twice is starting once. Start after Stop goes on where Stop left off;
-// what was recorded in between is counted, but is no evidence, and neither is
-// the first tick.
-func (l *ConcurrencyLimiter) Start() { l.start() }
+// Starting twice is starting once. Start after Stop goes on where Stop left off.
+// What was recorded before a Start is counted, but is no evidence.
+func (l *ConcurrencyLimiter) Start() { l.loop.start() }
 
 // Stop freezes the limit where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Stopping twice is
 // stopping once.
 func (l *ConcurrencyLimiter) Stop() { l.loop.stop() }
+
+// SetBounds puts a new floor and ceiling in force at once, in calls in flight,
+// as ConcurrencyConfig.MinLimit and MaxLimit have them: both in [1, 2^31-1], min
+// not above max. Otherwise it changes nothing and returns an error that names
+// the argument.
+//
+// A limit outside the bounds moves to the nearest one. A limit between them
+// stays where it is: under a higher ceiling it grows by the controller's own
+// steps. Where more calls are in flight than a lowered limit allows, nobody is
+// admitted until enough have left. SetBounds(n, n) sets a fixed limit. It may be
+// called at any time, from any goroutine, OnTick included.
+func (l *ConcurrencyLimiter) SetBounds(min, max int) error {
+	return l.setBounds(limitBounds, float64(min), float64(max))
+}
+
+// Pause refuses every call for d from now with ErrOverloaded. Of several pauses
+// the one that ends last counts; Pause(0) ends them all. It panics if d is
+// negative.
+//
+// Calls in flight are not touched. Afterwards the limit goes on from where it
+// was: the ticks in which there was a pause are no evidence. It may be called at
+// any time, from any goroutine.
+func (l *ConcurrencyLimiter) Pause(d time.Duration) { l.pause(d) }
+
+// SetShadow switches the shadow mode. While it is on, nobody is refused, by a
+// Pause neither, and MaxLimit is not kept: the controller moves the limit by the
+// real evidence, and Stats counts who would have been refused. For that the
+// calls in flight are divided into those that would be there and the rest; a
+// call that ends counts as one of the former with the share that they have.
+// Switched off again, the limit refuses until enough have left.
+//
+// It shows whether the limiter would have done harm in healthy times, and how
+// the limit moves. It cannot show what the limit would do in an overload: there
+// the callers go on as if nothing had happened, the overload stays, and the
+// limit falls lower than it would if it were in force.
+//
+// A call costs a mutex more while it is on. It may be called at any time, from
+// any goroutine.
+func (l *ConcurrencyLimiter) SetShadow(on bool) { l.sem.setShadow(on) }
 
 // Do runs fn if there is room, feeds its duration back and returns its error;
 // at the limit it returns ErrOverloaded at once and fn does not run.
@@ -111,8 +149,8 @@ func (l *ConcurrencyLimiter) Unavailable() { l.record(Unreachable, 0, false) }
 // undefined, Unavailable for Unreachable, nothing but a count for Aborted.
 func (l *ConcurrencyLimiter) Record(o Outcome, d time.Duration) { l.record(o, d, false) }
 
-// Limit returns the limit in force, in whole calls.
-func (l *ConcurrencyLimiter) Limit() int { return int(l.sem.limit.Load()) }
+// Limit returns the limit in force, in whole calls. A Pause does not change it.
+func (l *ConcurrencyLimiter) Limit() int { return l.sem.whole() }
 
 // InFlight returns the number of calls admitted and not yet released.
 func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }
@@ -120,8 +158,10 @@ func (l *ConcurrencyLimiter) InFlight() int { return int(l.sem.open()) }
 // Stats returns a snapshot; its Target is the limit before rounding down.
 func (l *ConcurrencyLimiter) Stats() Stats { return l.stats() }
 
-// Config returns the configuration with every default filled in.
-func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.concurrencyConfig() }
+// Config returns the configuration with every default filled in and the bounds
+// that are in force. Its InitialLimit is moved between them, so that the result
+// is valid.
+func (l *ConcurrencyLimiter) Config() ConcurrencyConfig { return l.inForce().concurrencyConfig() }
 
 // Elapsed returns the time since NewConcurrency on the limiter's clock; it never
 // goes back. The difference of two is a duration to Observe, for one monotonic

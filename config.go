@@ -54,8 +54,9 @@ type Config struct {
 	// downstream, in [0.001, 1e9]. It is enforced in the controller and again
 	// in the bucket. Required.
 	MaxRate float64
-	// InitialRate is where a fresh limiter starts, in [MinRate, MaxRate].
-	// Default MaxRate/8, raised to MinRate.
+	// InitialRate is where a fresh limiter starts, in [MinRate, MaxRate], under
+	// every Anchor. It stays there until Start. Default MaxRate/8, raised to
+	// MinRate.
 	InitialRate float64
 	// MaxWaiting bounds the queue: beyond it Do and TakeContext return
 	// ErrQueueFull at once, and so do the generic forms and httpclient. Take
@@ -65,12 +66,30 @@ type Config struct {
 	// each holds its goroutine and its request until then.
 	MaxWaiting int
 
+	// MaxLateness is how much lateness of its own the limiter catches up at
+	// once, in (0, 1min]. Timers fire late: Linux rounds a short sleep up to a
+	// millisecond, Windows to 15.6 ms, a busy neighbour costs 10 ms, a CPU quota
+	// up to 100 ms. More of it keeps the rate on a busy machine, and lets up to
+	// MaxRate × MaxLateness calls depart at once after a late timer. Stats has
+	// the lateness, and what of it was lost. Default 20 ms.
+	MaxLateness time.Duration
+
 	// SLOTarget is the latency that calls should stay below, in [1µs, 1h].
-	// When more than max(1, n/100) of a tick's n samples lie above it, the
-	// limiter backs off by DownStep. Required by AnchorSLO. Default 0: none.
+	// Default 0: none.
+	//
+	// AnchorBaseline: the window ends at 0.8 × SLOTarget at the latest, and when
+	// more than max(1, n/100) of a tick's n samples lie above SLOTarget, the
+	// limiter cuts by DownStep. AnchorSLO: the same, and the window is
+	// 0.8 × SLOTarget outright; it is required. AnchorKnee: a call that took
+	// longer has come too late. It is recommended there, because without it the
+	// limiter has to guess how much queue the callers will bear.
 	SLOTarget time.Duration
 	// Anchor selects the control law. Default AnchorBaseline.
 	Anchor Anchor
+
+	// Shadow starts the limiter in shadow mode: nobody is delayed or refused, and
+	// Stats counts who would be. See Limiter.SetShadow. Default false.
+	Shadow bool
 
 	// Classify tells what a non-nil error from fn proves; it runs in the Do
 	// forms only, once per failed call, in the caller's goroutine and outside
@@ -115,7 +134,10 @@ type Config struct {
 	// UpStep is the growth per healthy tick as a fraction, in (0, 10].
 	// Default 0.05.
 	UpStep float64
-	// DownStep is the deepest cut per tick as a fraction, in (0, 1).
+	// DownStep is the deepest cut per tick as a fraction, in (0, 1). Under
+	// AnchorBaseline and AnchorSLO a cut is in proportion to the excess over the
+	// window, up to DownStep; too many samples over SLOTarget cost the whole
+	// DownStep. AnchorKnee has no such knob: there it must be unset.
 	// Default 0.3.
 	DownStep float64
 	// SlowStartGain is the factor per healthy tick before the first backoff, in
@@ -148,12 +170,14 @@ type ConcurrencyConfig struct {
 	// in [1, 2^31-1]. It is enforced in the controller and again in the
 	// semaphore. Required.
 	MaxLimit int
-	// InitialLimit is where a fresh limiter starts, in [MinLimit, MaxLimit].
-	// Default MaxLimit/8, raised to MinLimit.
+	// InitialLimit is where a fresh limiter starts, in [MinLimit, MaxLimit],
+	// under every Anchor. It stays there until Start. Default MaxLimit/8, raised
+	// to MinLimit.
 	InitialLimit int
 
 	SLOTarget time.Duration // see Config.SLOTarget
 	Anchor    Anchor        // see Config.Anchor
+	Shadow    bool          // see ConcurrencyLimiter.SetShadow
 
 	Classify func(error) Outcome // see Config.Classify
 	OnTick   func(Stats)         // see Config.OnTick
@@ -188,10 +212,13 @@ func (c ConcurrencyConfig) Validate() error {
 // params is what both configs become: one set of numbers without a unit. The
 // laws and the loop know only this.
 type params struct {
-	min, max, initial float64 // req/s or calls in flight
+	min, max, initial float64       // req/s or calls in flight
+	maxWaiting        int           // of a rate
+	maxLateness       time.Duration // of a rate
 
 	slo      time.Duration
 	anchor   Anchor
+	shadow   bool
 	classify func(error) Outcome
 	onTick   func(Stats)
 	clock    Clock
@@ -206,31 +233,38 @@ type params struct {
 }
 
 // names are the fields that the two configs call differently, and the least
-// value that they may have.
+// and the largest value that they may have.
 type names struct {
+	call              string // of the method whose arguments they are; "" for a config
 	min, max, initial string
 	least, most       float64
 	whole             bool // calls, not req/s
 }
 
 var (
-	rateNames  = names{"MinRate", "MaxRate", "InitialRate", 0.001, 1e9, false}
-	limitNames = names{"MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32, true}
+	rateNames   = names{"", "MinRate", "MaxRate", "InitialRate", 0.001, 1e9, false}
+	limitNames  = names{"", "MinLimit", "MaxLimit", "InitialLimit", 1, math.MaxInt32, true}
+	rateBounds  = names{"SetBounds: ", "min", "max", "", 0.001, 1e9, false}
+	limitBounds = names{"SetBounds: ", "min", "max", "", 1, math.MaxInt32, true}
 )
 
 // show returns x as its field prints: 2147483647, not 2.147483647e+09.
 func (n names) show(x float64) any {
-	if n.whole {
-		return int64(x)
+	switch {
+	case !n.whole:
+		return x
+	case x >= math.MaxInt64: // as a float it is 2^63, which no int64 holds
+		return int64(math.MaxInt64)
 	}
-	return x
+	return int64(x)
 }
 
 // resolve returns c with every default filled in, and every fault.
 func (c Config) resolve() (params, error) {
 	p := params{
 		min: c.MinRate, max: c.MaxRate, initial: c.InitialRate,
-		slo: c.SLOTarget, anchor: c.Anchor,
+		maxWaiting: c.MaxWaiting, maxLateness: orDefault(c.MaxLateness, 20*time.Millisecond),
+		slo: c.SLOTarget, anchor: c.Anchor, shadow: c.Shadow,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
 		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
 		inflation: c.TargetInflation, deadband: c.Deadband,
@@ -240,17 +274,18 @@ func (c Config) resolve() (params, error) {
 		backoffTicks:    c.BackoffTicks, recoverTicks: c.RecoverTicks,
 	}
 	err := p.fill(rateNames)
-	if c.MaxWaiting < 0 {
-		err = errors.Join(err, fault("MaxWaiting", c.MaxWaiting, "0 (no bound) or more"))
-	}
-	return p, err
+	var faults faultList
+	faults.check(p.maxWaiting >= 0, "MaxWaiting", p.maxWaiting, "0 (no bound) or more")
+	faults.check(p.maxLateness > 0 && p.maxLateness <= time.Minute, "MaxLateness", p.maxLateness, "(0, 1m]")
+	return p, errors.Join(append(faults, err)...)
 }
 
 // config is the inverse of Config.resolve.
-func (p params) config(maxWaiting int) Config {
+func (p params) config() Config {
 	return Config{
-		MinRate: p.min, MaxRate: p.max, InitialRate: p.initial, MaxWaiting: maxWaiting,
-		SLOTarget: p.slo, Anchor: p.anchor,
+		MinRate: p.min, MaxRate: p.max, InitialRate: p.initial,
+		MaxWaiting: p.maxWaiting, MaxLateness: p.maxLateness,
+		SLOTarget: p.slo, Anchor: p.anchor, Shadow: p.shadow,
 		Classify: p.classify, OnTick: p.onTick, Clock: p.clock, Tick: p.tick,
 		FastHalfLife: p.fastHalfLife, SlowHalfLife: p.slowHalfLife,
 		TargetInflation: p.inflation, Deadband: p.deadband,
@@ -265,7 +300,7 @@ func (p params) config(maxWaiting int) Config {
 func (c ConcurrencyConfig) resolve() (params, error) {
 	p := params{
 		min: float64(c.MinLimit), max: float64(c.MaxLimit), initial: float64(c.InitialLimit),
-		slo: c.SLOTarget, anchor: c.Anchor,
+		slo: c.SLOTarget, anchor: c.Anchor, shadow: c.Shadow,
 		classify: c.Classify, onTick: c.OnTick, clock: c.Clock, tick: c.Tick,
 		fastHalfLife: c.FastHalfLife, slowHalfLife: c.SlowHalfLife,
 		inflation: c.TargetInflation, deadband: c.Deadband,
@@ -281,7 +316,7 @@ func (c ConcurrencyConfig) resolve() (params, error) {
 func (p params) concurrencyConfig() ConcurrencyConfig {
 	return ConcurrencyConfig{
 		MinLimit: int(p.min), MaxLimit: int(p.max), InitialLimit: int(p.initial),
-		SLOTarget: p.slo, Anchor: p.anchor,
+		SLOTarget: p.slo, Anchor: p.anchor, Shadow: p.shadow,
 		Classify: p.classify, OnTick: p.onTick, Clock: p.clock, Tick: p.tick,
 		FastHalfLife: p.fastHalfLife, SlowHalfLife: p.slowHalfLife,
 		TargetInflation: p.inflation, Deadband: p.deadband,
@@ -309,18 +344,13 @@ func (p *params) fill(n names) error {
 	}
 
 	check := faults.check
-	// A NaN is not 0, so it is no default, and fails the check.
-	validMax := within(p.max, n.least, n.most)
-	check(validMax, n.max, n.show(p.max), fmt.Sprintf("%v to %v (required)", n.show(n.least), n.show(n.most)))
-	if !validMax {
-		p.max = n.most // so that the other fields are judged by themselves
+	if p.min == 0 {
+		p.min = 1
+		if within(p.max, n.least, 1) {
+			p.min = p.max
+		}
 	}
-	p.min = orDefault(p.min, min(1, p.max))
-	validMin := within(p.min, n.least, p.max)
-	check(validMin, n.min, n.show(p.min), fmt.Sprintf("%v to %s = %v", n.show(n.least), n.max, n.show(p.max)))
-	if !validMin {
-		p.min = n.least
-	}
+	n.checkBounds(&p.min, &p.max, &faults)
 	initial := p.max / 8
 	if n.whole { // a small limit over 8 is less than one call
 		initial = math.Floor(initial)
@@ -335,6 +365,26 @@ func (p *params) fill(n names) error {
 	check(p.anchor != AnchorSLO || p.slo != 0, "SLOTarget", p.slo, "required by AnchorSLO")
 	check(p.tick >= time.Millisecond && p.tick <= time.Minute, "Tick", p.tick, "[1ms, 1m]")
 	return errors.Join(faults...)
+}
+
+// checkBounds checks a floor and a ceiling. What is wrong it replaces by the
+// widest that is allowed, so that other fields are judged by themselves. A NaN
+// fails every comparison, and so fails here.
+func (n names) checkBounds(lo, hi *float64, faults *faultList) {
+	required := " (required)"
+	if n.call != "" {
+		required = ""
+	}
+	if !within(*hi, n.least, n.most) {
+		faults.check(false, n.call+n.max, n.show(*hi),
+			fmt.Sprintf("%v to %v%s", n.show(n.least), n.show(n.most), required))
+		*hi = n.most
+	}
+	if !within(*lo, n.least, *hi) {
+		faults.check(false, n.call+n.min, n.show(*lo),
+			fmt.Sprintf("%v to %s = %v", n.show(n.least), n.max, n.show(*hi)))
+		*lo = n.least
+	}
 }
 
 func (p *params) defaultKnobs() {

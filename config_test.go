@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 	}
 	got.Classify, got.Clock = nil, nil
 	want := Config{
-		MinRate: 1, MaxRate: 500, InitialRate: 62.5,
+		MinRate: 1, MaxRate: 500, InitialRate: 62.5, MaxLateness: 20 * ms,
 		Tick: 250 * ms, FastHalfLife: time.Second, SlowHalfLife: time.Minute,
 		TargetInflation: 1, Deadband: 0.2, Gain: 1, UpStep: 0.05, DownStep: 0.3,
 		SlowStartGain: 2, MaxBaselineRise: 0.0005, BackoffTicks: 1, RecoverTicks: 1,
@@ -82,6 +82,35 @@ func TestTheInitialValueIsAnEighthButInsideTheBounds(t *testing.T) {
 	}
 }
 
+// What was given is where the limiter starts, and where its first step starts.
+func TestTheInitialValueIsHonouredUnderEveryAnchor(t *testing.T) {
+	for _, tt := range []struct {
+		anchor Anchor
+		slo    time.Duration
+	}{
+		{AnchorBaseline, 0}, {AnchorBaseline, time.Second}, {AnchorSLO, time.Second}, {AnchorKnee, time.Second},
+	} {
+		clock := NewVirtualClock(epoch)
+		l := New(Config{MinRate: 2, MaxRate: 1000, InitialRate: 77, Anchor: tt.anchor, SLOTarget: tt.slo, Clock: clock})
+		c := NewConcurrency(ConcurrencyConfig{MinLimit: 2, MaxLimit: 1000, InitialLimit: 77, Anchor: tt.anchor, SLOTarget: tt.slo, Clock: clock})
+		for _, when := range []string{"at first", "after a tick without a call"} {
+			if l.Rate() != 77 || l.Config().InitialRate != 77 || c.Limit() != 77 || c.Config().InitialLimit != 77 {
+				t.Errorf("%v with SLO %v, %s: rate %g of %g, limit %d of %d, want 77",
+					tt.anchor, tt.slo, when, l.Rate(), l.Config().InitialRate, c.Limit(), c.Config().InitialLimit)
+			}
+			l.Start()
+			c.Start()
+			clock.Advance(250 * ms)
+		}
+		l.Stop()
+		c.Stop()
+	}
+	// A rate under AnchorKnee without an SLO too.
+	if l := New(Config{MaxRate: 1000, InitialRate: 77, Anchor: AnchorKnee}); l.Rate() != 77 {
+		t.Errorf("AnchorKnee without an SLO: rate %g, want 77", l.Rate())
+	}
+}
+
 func TestFaultsNameTheField(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	ok := Config{MaxRate: 500}
@@ -105,6 +134,9 @@ func TestFaultsNameTheField(t *testing.T) {
 		{"a start under the floor", with(func(c *Config) { c.MinRate, c.InitialRate = 20, 10 }), "InitialRate"},
 		{"a negative start", with(func(c *Config) { c.InitialRate = -10 }), "InitialRate"},
 		{"a negative queue", with(func(c *Config) { c.MaxWaiting = -1 }), "MaxWaiting"},
+		{"a negative lateness", with(func(c *Config) { c.MaxLateness = -1 }), "MaxLateness"},
+		{"a lateness without end", with(func(c *Config) { c.MaxLateness = time.Minute + 1 }), "MaxLateness"},
+		{"a lateness that is never caught up", with(func(c *Config) { c.MaxLateness = 1 }), ""},
 		{"a negative SLO", with(func(c *Config) { c.SLOTarget = -1 }), "SLOTarget"},
 		{"an SLO too short", with(func(c *Config) { c.SLOTarget = 999 }), "SLOTarget"},
 		{"an SLO too long", with(func(c *Config) { c.SLOTarget = time.Hour + 1 }), "SLOTarget"},
@@ -125,8 +157,8 @@ func TestFaultsNameTheField(t *testing.T) {
 			MinRate: -1, MaxRate: -1, InitialRate: -1, MaxWaiting: -1, SLOTarget: -1, Anchor: 9, Tick: -1,
 			FastHalfLife: -1, SlowHalfLife: -2, TargetInflation: -1, Deadband: -1, Gain: -1, UpStep: -1,
 			DownStep: -1, SlowStartGain: -1, RecoverRamp: -1, MaxBaselineRise: -1, BackoffTicks: -1, RecoverTicks: -1,
-		}, "FastHalfLife SlowHalfLife TargetInflation Deadband Gain UpStep DownStep SlowStartGain RecoverRamp " +
-			"MaxBaselineRise BackoffTicks RecoverTicks MaxRate MinRate InitialRate Anchor SLOTarget Tick MaxWaiting"},
+		}, "MaxWaiting FastHalfLife SlowHalfLife TargetInflation Deadband Gain UpStep DownStep SlowStartGain RecoverRamp " +
+			"MaxBaselineRise BackoffTicks RecoverTicks MaxRate MinRate InitialRate Anchor SLOTarget Tick"},
 		{"an unused knob", Config{MaxRate: 500, Anchor: AnchorKnee, Gain: 1, RecoverRamp: 0.5}, "Gain RecoverRamp"},
 		{"a useful one", Config{MaxRate: 500, Anchor: AnchorKnee, SLOTarget: time.Second, Tick: time.Second}, ""},
 	} {
@@ -246,9 +278,9 @@ func TestAFilledInConfigIsValid(t *testing.T) {
 // forgotten on the way through the shared parameters.
 func TestNoFieldIsLostOnTheWay(t *testing.T) {
 	values := map[string]any{
-		"MinRate": 7.0, "MaxRate": 700.0, "InitialRate": 70.0, "MaxWaiting": 13,
+		"MinRate": 7.0, "MaxRate": 700.0, "InitialRate": 70.0, "MaxWaiting": 13, "MaxLateness": 123 * ms,
 		"MinLimit": 7, "MaxLimit": 700, "InitialLimit": 70,
-		"SLOTarget": 321 * ms, "Anchor": AnchorSLO, "Tick": 100 * ms,
+		"SLOTarget": 321 * ms, "Anchor": AnchorSLO, "Shadow": true, "Tick": 100 * ms,
 		"FastHalfLife": 2 * time.Second, "SlowHalfLife": 3 * time.Minute,
 		"TargetInflation": 1.5, "Deadband": 0.25, "Gain": 0.75, "UpStep": 0.125, "DownStep": 0.375,
 		"SlowStartGain": 3.0, "RecoverRamp": 0.625, "MaxBaselineRise": 0.25,

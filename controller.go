@@ -21,6 +21,9 @@ type tickInput struct {
 	inFlight    float64 // calls in flight, time average
 	inFlightEnd int     // calls in flight when the tick ended
 	binding     bool    // somebody was refused, gave up or still waits
+
+	paused bool // a pause was in force: core does not show this tick to the law
+	first  bool // the first tick after a Start: nothing to compare in-flight with
 }
 
 // minSettled is how many samples make a median that may move the baseline.
@@ -119,6 +122,7 @@ func (g *gradient) synthetic() time.Duration {
 }
 
 func (g *gradient) step(in tickInput) (float64, Decision) {
+	g.target = min(max(g.target, g.min), g.max) // SetBounds may have moved them
 	if in.samples == 0 {
 		return g.target, Blind
 	}

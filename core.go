@@ -2,8 +2,8 @@ package agilelimiter
 
 import (
 	"context"
+	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -11,28 +11,37 @@ import (
 // ceiling. It knows nothing of latency.
 type actuator interface {
 	set(target float64)
+	// setBounds puts a new floor and ceiling in force at once and moves the
+	// number to the nearest of them if it lies outside.
+	setBounds(lo, hi float64)
+	// setShadow switches the shadow mode, in which the actuator keeps books of
+	// whom it would delay or refuse and lets everybody through.
+	setShadow(on bool)
+	settings() (lo, hi float64, shadow bool)
+	// pause lets nobody depart for d from now. A longer pause wins; 0 ends it.
+	pause(d time.Duration)
 	// drain returns the calls admitted since New, the calls in flight or
 	// notCounted, and whether the actuator was binding since the last drain:
-	// somebody was refused, gave up or waits now.
-	drain() (admitted uint64, open int, binding bool)
+	// somebody was refused, gave up or waits now. paused: a pause was in force
+	// at some time since then.
+	drain() (admitted uint64, open int, binding, paused bool)
 	report(*Stats) // the gauges and counters it knows
 }
 
 // core joins recorder, law and actuator: what the two limiters share.
 type core struct {
-	params
-	time  timebase
-	rec   recorder
-	loop  loop
-	law   law
-	act   actuator
-	area  *area // under AnchorKnee only
-	ages  ages
-	ended bool // a call has ended so far
-	// stale: the next tick holds what was recorded while the loop stood still.
-	stale atomic.Bool
+	params // constant, but for min and max: step writes them, with mu held
+	time   timebase
+	rec    recorder
+	loop   loop
+	law    law
+	act    actuator
+	area   *area // under AnchorKnee only
+	ages   ages
+	ended  bool // a call has ended so far
+	first  bool // the next tick is the first one after a Start
 
-	mu   sync.Mutex // guards last
+	mu   sync.Mutex // guards last, and params.min and max against Config
 	last tickReport
 }
 
@@ -64,12 +73,12 @@ func (c *core) install(l law) {
 	c.act.set(l.start())
 }
 
-// start starts the loop. After a stop, the tick that comes first is of unknown
-// age and no evidence; what it counts stays counted.
-func (c *core) start() {
-	if resumed := c.loop.start(); resumed {
-		c.stale.Store(true)
-	}
+// restart forgets what was recorded while the loop stood still: it is of unknown
+// age and no evidence. It stays counted. The loop calls it; no step is running.
+func (c *core) restart() {
+	c.measure()
+	c.rec.forget()
+	c.first = true
 }
 
 // newLaw returns the control law that the anchor asks for.
@@ -80,25 +89,37 @@ func newLaw(p *params, rate bool) law {
 	return newGradient(p)
 }
 
-// step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
-func (c *core) step() {
+// measure drains recorder and actuator: all that happened since the last drain.
+func (c *core) measure() (in tickInput) {
 	// Ends before admissions: a call that comes and goes in between then counts
 	// as open for a tick. The other way round it would seem to have ended
 	// without an admission, and be written off.
 	ended := c.rec.ended()
-	admitted, open, binding := c.act.drain()
+	admitted, open, binding, paused := c.act.drain()
 	counted := open != notCounted
 	if !counted {
 		open = c.rec.open(admitted, ended)
 	}
-	in := c.rec.drain(c.law.synthetic(), admitted)
-	in.binding = binding
+	in = c.rec.drain(c.law.synthetic(), admitted)
+	in.binding, in.paused = binding, paused
 	in.inFlight, in.inFlightEnd = float64(open), open
 	if c.area != nil {
 		c.measureFlight(&in, open, counted)
 	}
-	why := Blind
-	if !c.stale.Swap(false) {
+	return in
+}
+
+// step is one tick: drain, decide, apply, publish. The loop calls it, or a test.
+func (c *core) step() {
+	in := c.measure()
+	c.rebound()
+	why := Hold
+	if in.paused {
+		// Silence that we keep ourselves is no evidence, and the next tick has
+		// nothing to compare its calls in flight with.
+		c.first = true
+	} else {
+		in.first, c.first = c.first, false
 		var target float64
 		target, why = c.law.step(in)
 		c.act.set(target)
@@ -109,8 +130,48 @@ func (c *core) step() {
 	r := &c.last
 	r.why, r.samples, r.p50, r.p99 = why, in.samples, in.p50, in.p99
 	r.baseline, r.fast, r.window = c.law.signals()
-	r.binding = binding
+	r.binding = in.binding
 	r.decisions[why]++
+}
+
+// setBounds is SetBounds of both limiters. The actuator holds the bounds in
+// force; the law hears of them at its next step.
+func (c *core) setBounds(n names, lo, hi float64) error {
+	var faults faultList
+	n.checkBounds(&lo, &hi, &faults)
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	c.act.setBounds(lo, hi)
+	return nil
+}
+
+// pause is Pause of both limiters.
+func (c *core) pause(d time.Duration) {
+	if d < 0 {
+		panic("agilelimiter: Pause: negative duration " + d.String() + ", want 0 (end the pause) or more")
+	}
+	c.act.pause(d)
+}
+
+// rebound tells the law, which shares c.params, the bounds in force.
+func (c *core) rebound() {
+	lo, hi, _ := c.act.settings()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.min, c.max = lo, hi
+}
+
+// inForce returns the parameters with the bounds and the mode in force. The
+// initial value is moved between the bounds, so that they make a valid config.
+func (c *core) inForce() params {
+	lo, hi, shadow := c.act.settings()
+	c.mu.Lock()
+	p := c.params
+	c.mu.Unlock()
+	p.min, p.max, p.shadow = lo, hi, shadow
+	p.initial = min(max(p.initial, lo), hi)
+	return p
 }
 
 // ticked is called by the loop after each step, outside every lock.
@@ -150,8 +211,12 @@ func (c *core) stats() Stats {
 	for _, n := range r.decisions {
 		s.Ticks += n
 	}
+	// Ends before admissions, as in measure.
+	ended := c.rec.report(&s)
 	c.act.report(&s)
-	c.rec.report(&s)
+	if s.InFlight == notCounted {
+		s.InFlight = c.rec.inFlight(s.Admitted, ended)
+	}
 	return s
 }
 

@@ -274,16 +274,90 @@ func TestStartAfterStopForgetsWhatItMissed(t *testing.T) {
 	if s := lim.Stats(); s.Target != 500 || s.Reached != 1400 || s.Fast > 21*ms {
 		t.Errorf("rate %v, fast %v, %d reached; want 500, 20 ms and all 1400 counted", s.Target, s.Fast, s.Reached)
 	}
-	// The first Start keeps what came before it.
-	fresh := New(Config{MaxRate: 500, Clock: clock})
-	fresh.Observe(20 * ms)
-	fresh.Start()
-	defer fresh.Stop()
-	clock.Advance(250 * ms)
-	if got := fresh.Stats().Samples; got != 1 {
-		t.Errorf("%d samples in the first tick of all, want 1", got)
+	if d := lim.Stats().Decisions; d[Blind] != 0 {
+		t.Errorf("%d of the ticks are called blind, and all had samples", d[Blind])
 	}
 }
+
+// Nor is what came before the first Start evidence: whoever starts late has used
+// the limiter in another way before.
+func TestTheFirstTickHoldsWhatCameAfterStart(t *testing.T) {
+	for name, stopped := range map[string]bool{"first Start": false, "after Stop": true} {
+		clock := NewVirtualClock(epoch)
+		l := New(Config{MinRate: 1000, MaxRate: 1000, Anchor: AnchorKnee, SLOTarget: time.Second, Clock: clock})
+		spy := spyOn(&l.core, 1000)
+		if stopped {
+			l.Start()
+			l.Stop()
+		}
+		for range 7 { // still open at Start
+			l.TryTake()
+			clock.Advance(ms)
+		}
+		l.Observe(time.Second)
+		l.ObserveTruncated(2 * time.Second)
+		l.Unavailable()
+		clock.Advance(time.Minute)
+		l.Start()
+		l.Observe(20 * ms)
+		clock.Advance(500 * ms)
+		if len(spy.ticks) != 2 {
+			t.Fatalf("%s: %d ticks, want 2", name, len(spy.ticks))
+		}
+		in := spy.ticks[0]
+		if in.reached != 1 || in.truncated != 0 || in.unreachable != 0 || in.admitted != 0 || in.overSLO != 0 || !in.first {
+			t.Errorf("%s: the first tick holds %+v, want one sample of 20 ms", name, in)
+		}
+		if in.inFlight != 3 || in.inFlightEnd != 3 {
+			t.Errorf("%s: %g in flight in the first tick and %d at its end, want 3 and 3", name, in.inFlight, in.inFlightEnd)
+		}
+		if spy.ticks[1].first {
+			t.Errorf("%s: the second tick is called the first", name)
+		}
+		if s := l.Stats(); s.Reached != 3 || s.Unreachable != 1 || s.Admitted != 7 {
+			t.Errorf("%s: %d reached, %d unreachable, %d admitted; want all counted", name, s.Reached, s.Unreachable, s.Admitted)
+		}
+		l.Stop()
+	}
+}
+
+// Thin ticks are kept until they make a median. Not over a Start.
+func TestStartForgetsThinTicks(t *testing.T) {
+	clock := NewVirtualClock(epoch)
+	l := New(Config{MinRate: 1000, MaxRate: 1000, Clock: clock})
+	spy := spyOn(&l.core, 1000)
+	l.Start()
+	tick := func(n int, d time.Duration) time.Duration {
+		observe(l, n, d)
+		clock.Advance(250 * ms)
+		return spy.ticks[len(spy.ticks)-1].settled
+	}
+	tick(minSettled-1, time.Second)
+	l.Stop()
+	l.Start()
+	if got := tick(1, ms); got != 0 {
+		t.Errorf("a median of %v out of one sample and some from before Start", got)
+	}
+}
+
+// A reader between two counters sees a call too many in flight rather than one
+// too few: an open call never vanishes behind those that come and go.
+func TestACallThatComesAndGoesHidesNoOpenOne(t *testing.T) {
+	l := New(Config{MaxRate: 1e9, InitialRate: 1e9})
+	l.TryTake() // stays open
+	l.act = hookedReport{l.act, func() { l.TryTake(); l.Observe(ms) }}
+	if got := l.Stats().InFlight; got < 1 {
+		t.Errorf("%d in flight, and one is open", got)
+	}
+}
+
+// hookedReport lets something happen behind a report.
+type hookedReport struct {
+	actuator
+	hook func()
+}
+
+func (a hookedReport) report(s *Stats) { a.actuator.report(s); a.hook() }
 
 // A caller who polls instead of waiting is held back too.
 func TestARefusedTryTakeIsBinding(t *testing.T) {

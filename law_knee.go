@@ -138,11 +138,17 @@ func named(why Decision, from, to float64) Decision {
 func (k *knee) next(in tickInput) (float64, Decision) {
 	// A truncated call carries latency but was not delivered.
 	own := in.reached - in.truncated
+	if in.first {
+		k.silent = 0
+	}
 	lost := k.newlyLost(&in)
 	if lost > own || k.memory > 0 && own == 0 || k.silence(in) {
 		return k.outage(in, own, lost), Outage
 	}
 	k.setAside(&in, lost)
+	if in.first {
+		k.prevEnd = in.inFlightEnd
+	}
 	growth := float64(in.inFlightEnd - k.prevEnd)
 	k.prevEnd = in.inFlightEnd
 	if k.memory > 0 {

@@ -875,3 +875,24 @@ func TestKneeDecisionsAgreeWithTheDirection(t *testing.T) {
 		}
 	}
 }
+
+// Calls in flight at the first tick after a Start have not grown: there is
+// nothing to compare them with.
+func TestKneeTakesTheFirstTickForNoGrowth(t *testing.T) {
+	p, err := Config{MaxRate: 1000, InitialRate: 100, SLOTarget: time.Second, Anchor: AnchorKnee}.resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := tickInput{reached: 100, samples: 100, p50: 20 * ms, p99: 30 * ms, admitted: 100, inFlight: 10, inFlightEnd: 10, binding: true}
+	steady, restarted := newKnee(&p, true), newKnee(&p, true)
+	for range 10 {
+		steady.step(in)
+		restarted.step(in)
+	}
+	restarted.prevEnd, restarted.silent = 0, 3600 // as an hour ago
+	in.first = true
+	want, _ := steady.step(in)
+	if got, why := restarted.step(in); got != want || restarted.silent != 0 {
+		t.Errorf("%g (%v), want %g as without a restart", got, why, want)
+	}
+}

@@ -9,8 +9,9 @@ import (
 // spaces departures evenly at a rate that follows the downstream's latency,
 // never above Config.MaxRate. Callers wait for their slot in order.
 //
-// Idle time earns nothing. In any time T at most 1 + MaxRate × (T + 2 ms) calls
-// depart: up to 2 ms that the limiter's own timer overslept are caught up.
+// Idle time earns nothing. In any time T at most 1 + MaxRate × (T + MaxLateness)
+// calls depart: what the limiter itself is late by while callers wait is caught
+// up at once, see Config.MaxLateness.
 //
 // Most callers want Do or DoContext, which take a slot, time the call and feed
 // it back. Take, TakeContext and TryTake with Observe, ObserveTruncated,
@@ -34,20 +35,58 @@ func New(cfg Config) *Limiter {
 	}
 	l := &Limiter{}
 	l.init(p, &l.bucket)
-	l.bucket.init(&l.time, p, cfg.MaxWaiting, l.area)
+	l.bucket.init(&l.time, p, l.area)
 	l.install(newLaw(&l.params, true))
 	return l
 }
 
 // Start begins adapting the rate, one step every Config.Tick. Starting twice is
-// starting once. Start after Stop goes on where Stop left off; what was recorded
-// in between is counted, but is no evidence, and neither is the first tick.
-func (l *Limiter) Start() { l.start() }
+// starting once. Start after Stop goes on where Stop left off. What was recorded
+// before a Start is counted, but is no evidence.
+func (l *Limiter) Start() { l.loop.start() }
 
 // Stop freezes the rate where it is. It returns once no step is running, but
 // does not wait for OnTick and may be called from it. Waiters stay in the queue
 // and get their slots at the frozen rate. Stopping twice is stopping once.
 func (l *Limiter) Stop() { l.loop.stop() }
+
+// SetBounds puts a new floor and ceiling in force at once, in requests per
+// second, as Config.MinRate and Config.MaxRate have them: both in [0.001, 1e9],
+// min not above max. Otherwise it changes nothing and returns an error that
+// names the argument.
+//
+// A rate outside the bounds moves to the nearest one, for those who wait already
+// too; they keep their place. A rate between them stays where it is: under a
+// higher ceiling it grows by the controller's own steps. SetBounds(r, r) sets a
+// fixed rate. It may be called at any time, from any goroutine, OnTick included.
+func (l *Limiter) SetBounds(min, max float64) error {
+	return l.setBounds(rateBounds, min, max)
+}
+
+// Pause lets no call depart for d from now, say because the downstream asked for
+// it with Retry-After. Of several pauses the one that ends last counts; Pause(0)
+// ends them all. It panics if d is negative.
+//
+// Those who wait keep their place. A caller whose deadline ends within the pause
+// is refused at once, a TryTake too; MaxWaiting bounds the queue as ever.
+// Afterwards the rate goes on from where it was, without a burst: the ticks in
+// which there was a pause are no evidence. Calls that have departed already are
+// not touched. It may be called at any time, from any goroutine.
+func (l *Limiter) Pause(d time.Duration) { l.pause(d) }
+
+// SetShadow switches the shadow mode. While it is on, nobody is delayed or
+// refused, by a Pause neither, and MaxRate is not kept: the controller moves the
+// rate by the real evidence, and Stats counts who would have waited, for how
+// long, and who would have been refused. Switching it on lets everybody depart
+// who waits; switching it off puts the rate in force from the last departure on.
+//
+// It shows whether the limiter would have done harm in healthy times, and how
+// the rate moves. It cannot show what the rate would do in an overload: there
+// the callers go on as if nothing had happened, the overload stays, and the rate
+// falls lower than it would if it were in force.
+//
+// It may be called at any time, from any goroutine.
+func (l *Limiter) SetShadow(on bool) { l.bucket.setShadow(on) }
 
 // Do waits for a slot, runs fn and feeds its round trip back; the wait is not
 // part of that. It returns fn's error, or ErrQueueFull without running fn.
@@ -149,8 +188,10 @@ func (l *Limiter) InFlight() int { return l.stats().InFlight }
 // Stats returns a snapshot; its Target is the rate in requests per second.
 func (l *Limiter) Stats() Stats { return l.stats() }
 
-// Config returns the configuration with every default filled in.
-func (l *Limiter) Config() Config { return l.config(l.bucket.maxWaiting) }
+// Config returns the configuration with every default filled in and the bounds
+// that are in force. Its InitialRate is moved between them, so that the result
+// is valid.
+func (l *Limiter) Config() Config { return l.inForce().config() }
 
 // Elapsed returns the time since New on the limiter's clock; it never goes
 // back. The difference of two is a round trip to Observe, for one monotonic

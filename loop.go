@@ -13,7 +13,7 @@ type loop struct {
 	tick time.Duration
 	stepper
 
-	mu       sync.Mutex // guards what follows; free while the stepper runs
+	mu       sync.Mutex // guards what follows; free while a step runs
 	idle     sync.Cond  // on mu: stepping has become false
 	run      int        // counts Starts: a timer of an earlier one does nothing
 	started  bool
@@ -23,9 +23,11 @@ type loop struct {
 	busy     bool // stepping, or in ticked
 }
 
-// stepper is what a loop drives: step is the library's work, ticked the user's
-// part behind it, which may call start and stop.
+// stepper is what a loop drives: restart comes before the first step after each
+// start, step is the library's work, ticked the user's part behind it, which may
+// call start and stop.
 type stepper interface {
+	restart()
 	step()
 	ticked()
 }
@@ -35,19 +37,22 @@ func (l *loop) init(t *timebase, tick time.Duration, s stepper) {
 	l.idle.L = &l.mu
 }
 
-// start reports whether the loop had been stopped and now goes on.
-func (l *loop) start() (resumed bool) {
+// start waits for the step of a loop that another goroutine is just stopping.
+func (l *loop) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.started {
-		return false
+	for l.stepping && !l.started {
+		l.idle.Wait()
 	}
+	if l.started {
+		return
+	}
+	l.restart()
 	l.started = true
 	l.run++
 	run := l.run
 	l.due = l.time.now() + l.tick
 	l.timer = l.time.clock.AfterFunc(l.tick, func() { l.fire(run) })
-	return run > 1
 }
 
 // stop returns once no step is running and none will. It does not wait for

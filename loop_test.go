@@ -237,6 +237,34 @@ func TestStopWaitsForARunningStep(t *testing.T) {
 	})
 }
 
+// Start beside a Stop that still waits for the step: two steps at once would
+// corrupt the law.
+func TestStartWaitsForTheStepOfTheLastRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := New(Config{MaxRate: 100, InitialRate: 50})
+		b := &blockingLaw{entered: make(chan struct{}), release: make(chan struct{})}
+		lim.law = b
+		lim.Start()
+		<-b.entered
+		go lim.Stop()
+		synctest.Wait()
+		var started atomic.Bool
+		go func() { lim.Start(); started.Store(true) }()
+		time.Sleep(time.Second)
+		if started.Load() {
+			t.Error("Start returned while a step of the last run was going on")
+		}
+		b.release <- struct{}{}
+		<-b.entered
+		if !started.Load() {
+			t.Error("Start did not return after the step")
+		}
+		go lim.Stop()
+		b.release <- struct{}{}
+		synctest.Wait()
+	})
+}
+
 func TestManyLimitersLeaveNothingBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 1000 {

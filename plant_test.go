@@ -199,7 +199,7 @@ func (p *plant) collect() {
 		p.waiting = p.waiting[1:]
 		w.timer.Stop()
 		<-w.ready
-		p.rate.bucket.woke(w.waiter, p.rate.Elapsed())
+		p.rate.bucket.woke(w.waiter)
 		p.send()
 	}
 }

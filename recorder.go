@@ -145,16 +145,29 @@ func upTo(n int, last *uint64, now uint64) int {
 	return int(taken)
 }
 
-// report fills in the counters that the recorder knows.
-func (r *recorder) report(s *Stats) {
+// forget drops the samples that wait for minSettled to be together.
+func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.InFlight == notCounted {
-		s.InFlight = max(0, int(int64(s.Admitted-r.endedLocked())-r.writtenOff))
-	}
+	r.thinN = 0
+}
+
+// inFlight is open for a reader, who changes nothing.
+func (r *recorder) inFlight(admitted, ended uint64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(0, int(int64(admitted-ended)-r.writtenOff))
+}
+
+// report fills in the counters that the recorder knows, and returns the calls
+// recorded since New.
+func (r *recorder) report(s *Stats) (ended uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s.Reached = r.reached + r.latencies.count()
 	s.Overflow = r.longer + uint64(r.latencies.counts[overflow].Load())
 	s.Truncated = r.truncated.Load()
 	s.Unreachable = r.unreachable.Load()
 	s.Aborted = r.aborted.Load()
+	return s.Reached + s.Unreachable + s.Aborted
 }

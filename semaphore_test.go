@@ -16,7 +16,9 @@ func fixedLimit(n int) *ConcurrencyLimiter {
 
 func newSemaphore(lo, hi, initial float64) *semaphore {
 	s := new(semaphore)
-	s.init(params{min: lo, max: hi, initial: initial})
+	t := new(timebase)
+	t.init(NewVirtualClock(time.Time{}))
+	s.init(t, params{min: lo, max: hi, initial: initial})
 	return s
 }
 

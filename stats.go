@@ -13,8 +13,9 @@ const (
 	// Blind: the tick brought no samples, nothing changed. Also the value
 	// before the first tick. All anchors.
 	Blind Decision = iota
-	// Hold: latency lies in the deadband, agreement is still missing, or (under
-	// AnchorKnee) the callers do not use what they have. All anchors.
+	// Hold: latency lies in the deadband, agreement is still missing, the limiter
+	// was paused, or (under AnchorKnee) the callers do not use what they have.
+	// All anchors.
 	Hold
 	// Probe: healthy, one additive-like step up. All anchors.
 	Probe
@@ -88,6 +89,11 @@ type Stats struct {
 	// ConcurrencyLimiter, which never lets anybody wait.
 	Waiting int
 
+	// Shadow says that the limiter only keeps books, see SetShadow.
+	Shadow bool
+	// Paused is how much longer a Pause lasts; 0 when there is none.
+	Paused time.Duration
+
 	// Decision is the reason of the last step.
 	Decision Decision
 	// Samples is the number of latencies the last step saw, synthetic ones
@@ -112,6 +118,11 @@ type Stats struct {
 	// when the last tick ended: the limiter, not the callers, set the pace.
 	Binding bool
 
+	// Lateness is the most that a Limiter was late by during the last tick: how
+	// long after its slot the timer fired or the granted caller ran. See
+	// Config.MaxLateness. Always 0 for a ConcurrencyLimiter.
+	Lateness time.Duration
+
 	// Admitted counts the calls let through.
 	Admitted uint64
 	// Shed counts the calls refused, and those that gave up while waiting. Not
@@ -131,6 +142,16 @@ type Stats struct {
 	// ThrottleWait is the time all admitted callers together spent waiting, 292
 	// years at most.
 	ThrottleWait time.Duration
+	// WouldWait and WouldShed count, in shadow mode only, the calls that would
+	// have waited and been admitted, and those that would have been refused.
+	// WouldWaitTime is how long the former would have waited together so far. All
+	// three are estimates: whoever waits or is refused sends less.
+	WouldWait, WouldShed uint64
+	WouldWaitTime        time.Duration
+	// LatenessLost is the time of a Limiter's schedule that is lost for good,
+	// because it was late by more than Config.MaxLateness while somebody waited.
+	// In a minute in which it grows by 6 s, a tenth of the rate was lost.
+	LatenessLost time.Duration
 	// Ticks counts the controller's steps, Decisions the same by reason; index
 	// it with a Decision. Decisions[Restore] growing without end under
 	// AnchorKnee means an SLOTarget below the latency without load.

@@ -87,9 +87,10 @@ func Wrap(rt http.RoundTripper, lim *agilelimiter.Limiter, opts ...Option) http.
 }
 
 type transport struct {
-	base    http.RoundTripper
-	lim     *agilelimiter.Limiter
-	verdict Verdict
+	base     http.RoundTripper
+	lim      *agilelimiter.Limiter
+	verdict  Verdict
+	maxPause time.Duration // 0: Retry-After is not read
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -120,6 +121,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			resp.Body.Close()
 		}
 		resp = nil
+	}
+	if t.maxPause > 0 && resp != nil {
+		if pause := pauseFor(resp, t.maxPause); pause > 0 {
+			t.lim.Pause(pause)
+		}
 	}
 	outcome, truncated := t.judge(req, resp, err, d)
 	judged = true

@@ -40,6 +40,8 @@ type statsReport struct {
 	PeakInFlight int     `json:"peak_in_flight"`
 	Waiting      int     `json:"waiting"`
 	Binding      bool    `json:"binding"`
+	Shadow       bool    `json:"shadow"`
+	Paused       float64 `json:"paused_seconds"`
 	Decision     string  `json:"decision"`
 	Samples      int     `json:"samples"`
 	P50          float64 `json:"p50_seconds"`
@@ -55,6 +57,11 @@ type statsReport struct {
 	Truncated    uint64  `json:"truncated"`
 	Overflow     uint64  `json:"overflow"`
 	ThrottleWait float64 `json:"throttle_wait_seconds"`
+	Lateness     float64 `json:"lateness_seconds"`
+	WouldWait    uint64  `json:"would_wait"`
+	WouldWaitFor float64 `json:"would_wait_seconds"`
+	WouldShed    uint64  `json:"would_shed"`
+	LatenessLost float64 `json:"lateness_lost_seconds"`
 	Ticks        uint64  `json:"ticks"`
 }
 
@@ -117,13 +124,15 @@ func (s *snapshot) report() limiterReport {
 func statsOf(s *agilelimiter.Stats) statsReport {
 	return statsReport{
 		Target: s.Target, Min: s.Min, Max: s.Max,
-		InFlight: s.InFlight, PeakInFlight: s.PeakInFlight, Waiting: s.Waiting, Binding: s.Binding,
+		InFlight: s.InFlight, PeakInFlight: s.PeakInFlight, Waiting: s.Waiting, Binding: s.Binding, Shadow: s.Shadow, Paused: s.Paused.Seconds(),
+		WouldWait: s.WouldWait, WouldWaitFor: s.WouldWaitTime.Seconds(), WouldShed: s.WouldShed,
 		Decision: s.Decision.String(), Samples: s.Samples,
 		P50: s.P50.Seconds(), P99: s.P99.Seconds(),
 		Fast: s.Fast.Seconds(), Baseline: s.Baseline.Seconds(), Window: s.Window.Seconds(),
 		Admitted: s.Admitted, Shed: s.Shed,
 		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated, Overflow: s.Overflow,
-		ThrottleWait: s.ThrottleWait.Seconds(), Ticks: s.Ticks,
+		ThrottleWait: s.ThrottleWait.Seconds(),
+		Lateness:     s.Lateness.Seconds(), LatenessLost: s.LatenessLost.Seconds(), Ticks: s.Ticks,
 	}
 }
 

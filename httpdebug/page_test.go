@@ -228,19 +228,21 @@ func TestEveryStatIsSent(t *testing.T) {
 	k := newTicker(page, "a", 250*time.Millisecond)
 	k.step(func(s *agilelimiter.Stats) {
 		*s = agilelimiter.Stats{
-			Target: 1, Min: 2, Max: 3, InFlight: 4, PeakInFlight: 5, Waiting: 6, Binding: true,
+			Target: 1, Min: 2, Max: 3, InFlight: 4, PeakInFlight: 5, Waiting: 6, Binding: true, Paused: 22 * time.Second,
+			Shadow: true, WouldWait: 23, WouldShed: 24, WouldWaitTime: 25 * time.Second,
 			Decision: agilelimiter.Probe, Samples: 7, P50: 8 * time.Second, P99: 9 * time.Second,
 			Fast: 10 * time.Second, Baseline: 11 * time.Second, Window: 12 * time.Second,
 			Admitted: 13, Shed: 14, Reached: 15, Unreachable: 16, Aborted: 17, Truncated: 18, Overflow: 20,
-			ThrottleWait: 19 * time.Second, Ticks: 19,
+			ThrottleWait: 19 * time.Second, Lateness: 20 * time.Second, LatenessLost: 21 * time.Second, Ticks: 19,
 		}
 	})
 	want := map[string]any{
 		"target": 1.0, "min": 2.0, "max": 3.0, "in_flight": 4.0, "peak_in_flight": 5.0, "waiting": 6.0,
-		"binding": true, "decision": "probe", "samples": 7.0, "p50_seconds": 8.0, "p99_seconds": 9.0,
+		"binding": true, "paused_seconds": 22.0,
+		"shadow": true, "would_wait": 23.0, "would_shed": 24.0, "would_wait_seconds": 25.0, "decision": "probe", "samples": 7.0, "p50_seconds": 8.0, "p99_seconds": 9.0,
 		"fast_seconds": 10.0, "baseline_seconds": 11.0, "window_seconds": 12.0, "admitted": 13.0,
 		"shed": 14.0, "reached": 15.0, "unreachable": 16.0, "aborted": 17.0, "truncated": 18.0, "overflow": 20.0,
-		"throttle_wait_seconds": 19.0, "ticks": 20.0,
+		"throttle_wait_seconds": 19.0, "lateness_seconds": 20.0, "lateness_lost_seconds": 21.0, "ticks": 20.0,
 	}
 	if got := read(t, page, "").Limiters[0].Stats; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -28,6 +28,8 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	min, max               floor and ceiling of target
 //	in_flight              calls admitted and not yet ended
 //	waiting                callers in a Limiter's queue
+//	shadow                 the limiter only keeps books, nobody is delayed or refused
+//	paused_seconds         how much longer a Pause lasts
 //	decision               reason of the last step: "hold", "probe", "backoff", ...
 //	samples                latencies that the last step saw; 0 means blind
 //	p50_seconds            their median
@@ -37,6 +39,7 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	window_seconds         tolerated latency: at or above it the limiter backs off
 //	peak_in_flight         most calls in flight at once during the last tick
 //	binding                the limiter, not its callers, set the pace in the last tick
+//	lateness_seconds       most that a Limiter's own timer was late in the last tick
 //	admitted               calls let through since New
 //	shed                   calls refused or given up while waiting since New
 //	reached                finished calls that are evidence, since New
@@ -45,6 +48,10 @@ type Source interface{ Stats() agilelimiter.Stats }
 //	truncated              those of reached that a time-out ended, since New
 //	overflow               those of reached that took longer than an hour, since New
 //	throttle_wait_seconds  time that admitted callers spent waiting, together, since New
+//	would_wait             calls that would have waited, counted in shadow mode
+//	would_wait_seconds     time that they would have waited, together, so far
+//	would_shed             calls that would have been refused, counted in shadow mode
+//	lateness_lost_seconds  time of the schedule lost to such lateness, since New
 //	ticks                  controller steps since New
 //	decisions              object: steps since New by decision, every name present
 //
@@ -96,6 +103,8 @@ type statsJSON struct {
 	Max          float64           `json:"max"`
 	InFlight     int               `json:"in_flight"`
 	Waiting      int               `json:"waiting"`
+	Shadow       bool              `json:"shadow"`
+	Paused       seconds           `json:"paused_seconds"`
 	Decision     string            `json:"decision"`
 	Samples      int               `json:"samples"`
 	P50          seconds           `json:"p50_seconds"`
@@ -105,6 +114,7 @@ type statsJSON struct {
 	Window       seconds           `json:"window_seconds"`
 	PeakInFlight int               `json:"peak_in_flight"`
 	Binding      bool              `json:"binding"`
+	Lateness     seconds           `json:"lateness_seconds"`
 	Admitted     uint64            `json:"admitted"`
 	Shed         uint64            `json:"shed"`
 	Reached      uint64            `json:"reached"`
@@ -113,6 +123,10 @@ type statsJSON struct {
 	Truncated    uint64            `json:"truncated"`
 	Overflow     uint64            `json:"overflow"`
 	ThrottleWait seconds           `json:"throttle_wait_seconds"`
+	WouldWait    uint64            `json:"would_wait"`
+	WouldWaitFor seconds           `json:"would_wait_seconds"`
+	WouldShed    uint64            `json:"would_shed"`
+	LatenessLost seconds           `json:"lateness_lost_seconds"`
 	Ticks        uint64            `json:"ticks"`
 	Decisions    map[string]uint64 `json:"decisions"`
 }
@@ -125,15 +139,16 @@ func newStatsJSON(lim Source) statsJSON {
 	s := lim.Stats()
 	out := statsJSON{
 		Target: s.Target, Min: s.Min, Max: s.Max,
-		InFlight: s.InFlight, Waiting: s.Waiting,
+		InFlight: s.InFlight, Waiting: s.Waiting, Shadow: s.Shadow, Paused: seconds(s.Paused),
 		Decision: s.Decision.String(), Samples: s.Samples,
 		P50: seconds(s.P50), P99: seconds(s.P99),
 		Baseline: seconds(s.Baseline), Fast: seconds(s.Fast), Window: seconds(s.Window),
-		PeakInFlight: s.PeakInFlight, Binding: s.Binding,
+		PeakInFlight: s.PeakInFlight, Binding: s.Binding, Lateness: seconds(s.Lateness),
 		Admitted: s.Admitted, Shed: s.Shed,
 		Reached: s.Reached, Unreachable: s.Unreachable, Aborted: s.Aborted, Truncated: s.Truncated, Overflow: s.Overflow,
-		ThrottleWait: seconds(s.ThrottleWait),
-		Ticks:        s.Ticks, Decisions: make(map[string]uint64, len(s.Decisions)),
+		ThrottleWait: seconds(s.ThrottleWait), LatenessLost: seconds(s.LatenessLost),
+		WouldWait: s.WouldWait, WouldWaitFor: seconds(s.WouldWaitTime), WouldShed: s.WouldShed,
+		Ticks: s.Ticks, Decisions: make(map[string]uint64, len(s.Decisions)),
 	}
 	for d, n := range s.Decisions {
 		out.Decisions[agilelimiter.Decision(d).String()] = n

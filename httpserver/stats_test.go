@@ -48,13 +48,14 @@ func (s source) Stats() agilelimiter.Stats { return s.stats }
 
 func TestStatsFields(t *testing.T) {
 	s := agilelimiter.Stats{
-		Target: 12.5, Min: 1, Max: 500, InFlight: 7, Waiting: 3,
+		Target: 12.5, Min: 1, Max: 500, InFlight: 7, Waiting: 3, Paused: 11 * time.Second, Shadow: true,
+		WouldWait: 12, WouldShed: 13, WouldWaitTime: 14 * time.Second,
 		Decision: agilelimiter.SlowStart, Samples: 40,
 		P50: 20 * time.Millisecond, P99: 1500 * time.Millisecond, Baseline: 250 * time.Microsecond,
 		Fast: time.Second, Window: time.Nanosecond,
-		PeakInFlight: 9, Binding: true,
+		PeakInFlight: 9, Binding: true, Lateness: 3 * time.Millisecond,
 		Admitted: 1, Shed: 2, Reached: 1 << 53, Unreachable: 4, Aborted: 5, Truncated: 6, Overflow: 9,
-		ThrottleWait: 90 * time.Second, Ticks: 8,
+		ThrottleWait: 90 * time.Second, LatenessLost: 7 * time.Second, Ticks: 8,
 	}
 	for d := range s.Decisions {
 		s.Decisions[d] = uint64(100 + d)
@@ -64,13 +65,14 @@ func TestStatsFields(t *testing.T) {
 		decisions[agilelimiter.Decision(d).String()] = float64(100 + d)
 	}
 	want := map[string]any{
-		"target": 12.5, "min": 1.0, "max": 500.0, "in_flight": 7.0, "waiting": 3.0,
+		"target": 12.5, "min": 1.0, "max": 500.0, "in_flight": 7.0, "waiting": 3.0, "paused_seconds": 11.0, "shadow": true,
+		"would_wait": 12.0, "would_shed": 13.0, "would_wait_seconds": 14.0,
 		"decision": "slow_start", "samples": 40.0,
 		"p50_seconds": 0.02, "p99_seconds": 1.5, "baseline_seconds": 0.00025,
 		"fast_seconds": 1.0, "window_seconds": 1e-9,
-		"peak_in_flight": 9.0, "binding": true,
+		"peak_in_flight": 9.0, "binding": true, "lateness_seconds": 0.003,
 		"admitted": 1.0, "shed": 2.0, "reached": float64(1 << 53), "unreachable": 4.0, "aborted": 5.0, "truncated": 6.0, "overflow": 9.0,
-		"throttle_wait_seconds": 90.0, "ticks": 8.0,
+		"throttle_wait_seconds": 90.0, "lateness_lost_seconds": 7.0, "ticks": 8.0,
 		"decisions": decisions,
 	}
 	if got := readStats(t, source{s}); !reflect.DeepEqual(got, want) {
