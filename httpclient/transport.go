@@ -2,8 +2,8 @@
 // paces the requests of a transport and feeds their round trips back.
 //
 // A round trip begins when the slot is granted and ends when the response
-// header is there. Time spent reading the body is not seen: it depends on how
-// fast the caller reads as much as on the downstream.
+// header is there. The time to read the body is not part of it: that depends on
+// the caller too.
 //
 // One admitted request can be more than one on the wire, because http.Transport
 // repeats some by itself: a request whose idle connection turns out to be closed,
@@ -15,11 +15,13 @@
 //
 //	circuit breaker > retries > Wrap > tracing, authentication > http.Transport
 //
-// Inside retries, so that every attempt takes a slot and is a round trip of its
-// own; around the retries a slow answer would be the sum of its attempts and
-// their pauses, and the attempts that were refused would not be seen at all.
-// Outside tracing, so that a span does not contain the wait for a slot. Inside a
-// breaker, so that calls that the breaker refuses neither wait nor count.
+// Inside retries: every attempt then takes a slot and is a round trip of its own.
+// Around the retries a round trip would be the sum of the attempts and their
+// pauses, and attempts that were refused would not be seen.
+//
+// Outside tracing: a span then does not contain the wait for a slot.
+//
+// Inside a breaker: calls that the breaker refuses then neither wait nor count.
 package httpclient
 
 import (
