@@ -37,6 +37,8 @@ func through(lim *agilelimiter.Limiter, opts ...limitergrpc.ClientOption) []grpc
 func TestClientMeasuresTheRoundTripNotTheWait(t *testing.T) {
 	clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
 	lim := agilelimiter.New(agilelimiter.Config{MaxRate: 1, Tick: time.Minute, Clock: clock})
+	lim.Start()
+	defer lim.Stop()
 	client := dial(t, &service{unary: func(context.Context) error {
 		clock.Advance(30 * time.Millisecond)
 		return nil
@@ -56,8 +58,6 @@ func TestClientMeasuresTheRoundTripNotTheWait(t *testing.T) {
 	if got := lim.Stats().ThrottleWait; got != 970*time.Millisecond {
 		t.Errorf("throttle wait %v, want 970ms", got)
 	}
-	lim.Start()
-	defer lim.Stop()
 	clock.Advance(time.Minute)
 	wantNear(t, "p50", lim.Stats().P50, 30*time.Millisecond)
 	wantNear(t, "p99", lim.Stats().P99, 30*time.Millisecond)
@@ -291,6 +291,8 @@ func TestClientStreamEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
 			lim := agilelimiter.New(agilelimiter.Config{MaxRate: 1000, Clock: clock})
+			lim.Start()
+			defer lim.Stop()
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -316,8 +318,6 @@ func TestClientStreamEnds(t *testing.T) {
 			tt.want.Admitted = 1
 			wantCounts(t, lim.Stats(), tt.want)
 			if tt.want.Reached == 1 {
-				lim.Start()
-				defer lim.Stop()
 				clock.Advance(lim.Config().Tick)
 				wantNear(t, "p50", lim.Stats().P50, 2*time.Second)
 			}

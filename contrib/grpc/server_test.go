@@ -44,6 +44,8 @@ func call(ctx context.Context, c testgrpc.TestServiceClient, opts ...grpc.CallOp
 func TestServerMeasuresTheHandler(t *testing.T) {
 	clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
 	lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MaxLimit: 4, Clock: clock})
+	lim.Start()
+	defer lim.Stop()
 	inside := 0
 	client := dial(t, &service{unary: func(context.Context) error {
 		inside = lim.InFlight()
@@ -57,8 +59,6 @@ func TestServerMeasuresTheHandler(t *testing.T) {
 		t.Errorf("in flight in the handler: %d, want 1", inside)
 	}
 	wantCounts(t, lim.Stats(), counts{Admitted: 1, Reached: 1})
-	lim.Start()
-	defer lim.Stop()
 	clock.Advance(lim.Config().Tick)
 	wantNear(t, "p50", lim.Stats().P50, 80*time.Millisecond)
 }
@@ -447,6 +447,8 @@ func TestServerStreamHoldsItsSlot(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
 			lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MaxLimit: 1, Clock: clock})
+			lim.Start()
+			defer lim.Stop()
 			client := dial(t, &service{stream: func(s grpc.ServerStream) error {
 				for {
 					if err := s.RecvMsg(&testgrpc.StreamingOutputCallRequest{}); err != nil {
@@ -476,8 +478,6 @@ func TestServerStreamHoldsItsSlot(t *testing.T) {
 				t.Errorf("stream ended with %v", err)
 			}
 			wantCounts(t, lim.Stats(), tt.want)
-			lim.Start()
-			defer lim.Stop()
 			clock.Advance(lim.Config().Tick)
 			if tt.want.Reached == 1 {
 				wantNear(t, "p50", lim.Stats().P50, 3*time.Second)
