@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"agilelimiter"
 )
@@ -31,12 +32,12 @@ import (
 func UnaryClientInterceptor(lim *agilelimiter.Limiter, opts ...ClientOption) grpc.UnaryClientInterceptor {
 	e := newClient(lim, opts)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		c, err := begin(ctx, lim, e.unary)
+		c, err := e.begin(ctx, lim, e.unary)
 		if err != nil {
 			return err
 		}
 		defer c.abandon()
-		err = invoker(ctx, method, req, reply, cc, opts...)
+		err = invoker(ctx, method, req, reply, cc, c.withTrailer(opts)...)
 		c.finish(err)
 		return err
 	}
@@ -52,7 +53,7 @@ func UnaryClientInterceptor(lim *agilelimiter.Limiter, opts ...ClientOption) grp
 func StreamClientInterceptor(lim *agilelimiter.Limiter, opts ...ClientOption) grpc.StreamClientInterceptor {
 	e := newClient(lim, opts)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		c, err := begin(ctx, lim, e.stream)
+		c, err := e.begin(ctx, lim, e.stream)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +64,7 @@ func StreamClientInterceptor(lim *agilelimiter.Limiter, opts ...ClientOption) gr
 			}
 		}()
 		// Clip: the slice is the caller's, and may be used for calls side by side.
-		stream, err := streamer(ctx, desc, cc, method, append(slices.Clip(opts), grpc.OnFinish(c.finish))...)
+		stream, err := streamer(ctx, desc, cc, method, append(c.withTrailer(slices.Clip(opts)), grpc.OnFinish(c.finish))...)
 		returned = true
 		if err != nil {
 			c.finish(err) // it may have failed before grpc-go came to know of it
@@ -88,26 +89,41 @@ func newClient(lim *agilelimiter.Limiter, opts []ClientOption) evidence {
 
 // call is a call that has a slot. Its end is reported once, whoever comes first.
 type call struct {
-	ctx     context.Context
-	lim     *agilelimiter.Limiter
-	verdict Verdict
-	start   time.Duration
-	once    sync.Once
+	ctx      context.Context
+	lim      *agilelimiter.Limiter
+	verdict  Verdict
+	start    time.Duration
+	maxPause time.Duration // 0: pushback is not read
+	trailer  metadata.MD   // filled in by grpc-go before the call ends
+	once     sync.Once
 }
 
 // begin waits for a slot.
-func begin(ctx context.Context, lim *agilelimiter.Limiter, v Verdict) (*call, error) {
+func (e *evidence) begin(ctx context.Context, lim *agilelimiter.Limiter, v Verdict) (*call, error) {
 	start, err := lim.Begin(ctx)
 	if err != nil {
 		return nil, refusedWait(err)
 	}
-	return &call{ctx: ctx, lim: lim, verdict: v, start: start}, nil
+	return &call{ctx: ctx, lim: lim, verdict: v, start: start, maxPause: e.maxPause}, nil
+}
+
+// withTrailer adds to the options of a call what its end needs.
+func (c *call) withTrailer(opts []grpc.CallOption) []grpc.CallOption {
+	if c.maxPause == 0 {
+		return opts
+	}
+	return append(slices.Clip(opts), grpc.Trailer(&c.trailer))
 }
 
 // finish ends the call with the error that the caller sees.
 func (c *call) finish(err error) {
 	c.once.Do(func() {
 		d := c.lim.Elapsed() - c.start
+		if c.maxPause > 0 && err != nil {
+			if pause := pauseFor(err, c.trailer, c.maxPause); pause > 0 {
+				c.lim.Pause(pause)
+			}
+		}
 		found := aborted
 		defer func() { found.report(c.lim, d) }() // a panicking verdict is no evidence either
 		if cancelled, timedOut := agilelimiter.Interrupted(c.ctx); err == nil || !cancelled {

@@ -290,7 +290,7 @@ func TestClientStreamEnds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
-			lim := agilelimiter.New(agilelimiter.Config{MaxRate: 1000, Clock: clock})
+			lim := agilelimiter.New(agilelimiter.Config{MaxRate: 1000, Tick: time.Minute, Clock: clock})
 			lim.Start()
 			defer lim.Stop()
 			l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -59,7 +59,7 @@ func TestServerMeasuresTheHandler(t *testing.T) {
 		t.Errorf("in flight in the handler: %d, want 1", inside)
 	}
 	wantCounts(t, lim.Stats(), counts{Admitted: 1, Reached: 1})
-	clock.Advance(lim.Config().Tick)
+	clock.Advance(lim.Config().Tick - 80*time.Millisecond)
 	wantNear(t, "p50", lim.Stats().P50, 80*time.Millisecond)
 }
 
@@ -446,7 +446,7 @@ func TestServerStreamHoldsItsSlot(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clock := agilelimiter.NewVirtualClock(time.Unix(0, 0))
-			lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MaxLimit: 1, Clock: clock})
+			lim := agilelimiter.NewConcurrency(agilelimiter.ConcurrencyConfig{MaxLimit: 1, Tick: time.Minute, Clock: clock})
 			lim.Start()
 			defer lim.Stop()
 			client := dial(t, &service{stream: func(s grpc.ServerStream) error {

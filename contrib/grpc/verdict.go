@@ -62,6 +62,7 @@ func DefaultServerVerdict(code codes.Code, err error, d time.Duration) agilelimi
 // Aborted.
 type evidence struct {
 	unary, stream Verdict
+	maxPause      time.Duration // a client's: 0: pushback is not read
 }
 
 // finding is what a finished call proves; truncated stands for Reached with a
