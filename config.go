@@ -14,7 +14,7 @@ type Anchor uint8
 const (
 	// AnchorBaseline compares with the lowest latency that keeps being seen:
 	// high = baseline × (1 + TargetInflation), capped at 0.8 × SLOTarget. It
-	// protects the knee, and takes a benign rise of latency for congestion.
+	// protects the knee. It also takes a benign rise of latency for congestion.
 	AnchorBaseline Anchor = iota
 	// AnchorSLO compares with the SLO alone: high = 0.8 × SLOTarget. It ignores
 	// benign rises and will not find a knee that lies below the SLO.

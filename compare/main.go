@@ -25,7 +25,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"agilelimiter/compare/exam"
 )
@@ -56,9 +55,7 @@ func main() {
 		p.list()
 		return
 	}
-	start := time.Now()
-	bubbles(p.run)
-	fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(start).Seconds())
+	bubbles(p.run) // does not return
 }
 
 func exit(err error) {

@@ -16,11 +16,13 @@
 //
 //	circuit breaker > retries > Wrap > tracing, authentication > http.Transport
 //
-// Inside retries, so that every attempt takes a slot and is a round trip of its
-// own; around the retries a slow answer would be the sum of its attempts and
-// their pauses, and the attempts that were refused would not be seen at all.
-// Outside tracing, so that a span does not contain the wait for a slot. Inside a
-// breaker, so that calls that the breaker refuses neither wait nor count.
+// Inside retries: every attempt then takes a slot and is a round trip of its own.
+// Around the retries a round trip would be the sum of the attempts and their
+// pauses, and attempts that were refused would not be seen.
+//
+// Outside tracing: a span then does not contain the wait for a slot.
+//
+// Inside a breaker: calls that the breaker refuses then neither wait nor count.
 package httpclient
 
 import (

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -903,4 +904,57 @@ func (c *fragileClock) Now() time.Time {
 		panic("broken")
 	}
 	return c.VirtualClock.Now()
+}
+
+// FR06: a server of 200/s, 400/s are wanted, and for ten seconds every call is
+// reset after a millisecond. The rate goes to its floor and comes back. One reset
+// in a hundred, in ordinary times, moves nothing.
+func TestAResettingHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := agilelimiter.New(agilelimiter.Config{MinRate: 10, MaxRate: 1000, InitialRate: 100, MaxWaiting: 50,
+			SLOTarget: 200 * time.Millisecond, Anchor: agilelimiter.AnchorKnee})
+		lim.Start()
+		defer lim.Stop()
+		workers := make(chan struct{}, 4)
+		var dead atomic.Bool
+		var sent, answered atomic.Int64
+		rt := httpclient.Wrap(roundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			n := sent.Add(1)
+			if dead.Load() || n%100 == 0 {
+				time.Sleep(time.Millisecond)
+				return nil, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+			}
+			workers <- struct{}{}
+			time.Sleep(20 * time.Millisecond)
+			<-workers
+			answered.Add(1)
+			return ok(req)
+		}), lim)
+		var callers sync.WaitGroup
+		offer := func(d time.Duration) (sentNow, answeredNow int64) {
+			sentBefore, answeredBefore := sent.Load(), answered.Load()
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2500 * time.Microsecond) {
+				callers.Go(func() { rt.RoundTrip(newRequest(t, nil)) })
+			}
+			return sent.Load() - sentBefore, answered.Load() - answeredBefore
+		}
+		offer(10 * time.Second)
+		if _, n := offer(10 * time.Second); n < 1800 {
+			t.Errorf("%d calls answered in ten seconds with a reset now and then, want 90 %% of 2000", n)
+		}
+		dead.Store(true)
+		offer(2 * time.Second)
+		if lim.Rate() != 10 {
+			t.Errorf("rate %.1f two seconds after the host died, want the floor", lim.Rate())
+		}
+		if n, _ := offer(8 * time.Second); n > 100 {
+			t.Errorf("%d calls into the dead host in eight seconds, want 10/s", n)
+		}
+		dead.Store(false)
+		offer(5 * time.Second)
+		if _, n := offer(5 * time.Second); n < 900 {
+			t.Errorf("%d calls answered in the five seconds that begin five after its return, want 90 %% of 1000", n)
+		}
+		callers.Wait()
+	})
 }

@@ -11,10 +11,10 @@
 //
 //	http.TimeoutHandler(httpserver.Wrap(h, lim), time.Second, "")
 //
-// so that a slot is held until the handler has really returned, and a request
-// that ran out of time is evidence. The other way round the slot would be free
-// as soon as the 503 is out while the handler goes on working, and nothing
-// would bound the number of those.
+// The slot is then held until the handler has really returned, and a request that
+// ran out of time is evidence. The other way round the slot is free as soon as the
+// 503 is out, but the handler goes on working. Nothing then bounds how many such
+// handlers run.
 //
 // Limits for the request's body belong outside of Wrap:
 //
@@ -32,12 +32,12 @@
 // or a deadline a request by http.ResponseController; give uploads, downloads and
 // streams a limiter of their own, whose verdict is Aborted.
 //
-// A request whose client leaves proves nothing and is dropped. If clients lose
-// patience before the service is slower than it should be, everything that an
-// overload slows down is dropped, and the limiter sees the rest. Let the service
-// lose patience first: a TimeoutHandler, or a context deadline in a middleware
-// around Wrap, shorter than the clients' own time-out makes those requests
-// evidence.
+// A request whose client leaves proves nothing and counts as Aborted. If clients
+// leave before the service is slower than it should be, the requests that an
+// overload slows down are all Aborted, and the limiter sees only the fast ones.
+// So give requests a deadline in the service that is shorter than the clients'
+// own: a TimeoutHandler, or a context deadline in a middleware around Wrap. A
+// request that such a deadline ends is evidence.
 package httpserver
 
 import (
