@@ -57,8 +57,10 @@ func main() {
 		return
 	}
 	start := time.Now()
-	bubbles(p.run)
-	fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(start).Seconds())
+	bubbles(func() {
+		p.run()
+		fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(start).Seconds())
+	})
 }
 
 func exit(err error) {
