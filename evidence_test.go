@@ -25,7 +25,7 @@ func TestDefaultClassify(t *testing.T) {
 	read := func(err error) error { return &net.OpError{Op: "read", Net: "tcp", Err: err} }
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "http://x/", Err: err} }
 	_, cancelledDial := (&net.Dialer{}).DialContext(ended, "tcp", "127.0.0.1:1")
-	_, unparsed := url.Parse("http://[")
+	unparsed := &url.Error{Op: "parse", URL: "http://[", Err: errors.New("missing ']' in host")}
 	for _, tt := range []struct {
 		err  error
 		want Outcome

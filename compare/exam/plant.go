@@ -171,14 +171,15 @@ func (n *run) enter(id int32) {
 		c.work = st.work.draw(&c.r)
 	}
 	c.refs++
+	full := c.stage == 0 && n.spec.Queue >= 0
 	switch {
-	case n.spec.Sharing:
+	case n.spec.Sharing && !(full && len(st.jobs.h) >= st.workers+n.spec.Queue):
 		n.advance(st)
 		st.jobs.push(job{st.attained + float64(c.work), id})
 		n.rearm(int(c.stage))
-	case st.busy < n.crew(int(c.stage)):
+	case !n.spec.Sharing && st.busy < n.crew(int(c.stage)):
 		n.serve(int(c.stage), id)
-	case c.stage == 0 && n.spec.Queue >= 0 && st.queue.size >= n.spec.Queue:
+	case n.spec.Sharing || full && st.queue.size >= n.spec.Queue:
 		c.refs--
 		if c.guarded {
 			c.guarded = false

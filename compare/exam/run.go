@@ -57,7 +57,6 @@ type run struct {
 	queues   []waiters // of callers who wait for admission, by instance
 	timers   []*timer
 	clocks   []*clock
-	running  int // the instance whose limiter is asked, for its clock
 
 	arrivals rng
 	oddments rng // for what is drawn in the order in which things happen

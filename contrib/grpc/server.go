@@ -83,10 +83,10 @@ func newServer(lim *agilelimiter.ConcurrencyLimiter, opts []ServerOption) *serve
 	return s
 }
 
-// refuse returns the error of one refusal and its trailer, which may be nil.
-func (s *server) refuse() (error, metadata.MD) {
+// refuse returns the trailer of one refusal, which may be nil, and its error.
+func (s *server) refuse() (metadata.MD, error) {
 	if s.retryDelay == 0 {
-		return &refusal{s.status, agilelimiter.ErrOverloaded}, nil
+		return nil, &refusal{s.status, agilelimiter.ErrOverloaded}
 	}
 	// In whole milliseconds, which is what the trailer can say, so that both
 	// places say the same.
@@ -95,7 +95,7 @@ func (s *server) refuse() (error, metadata.MD) {
 	if err != nil {
 		st = s.status // only for codes.OK, which WithCode refuses
 	}
-	return &refusal{st, agilelimiter.ErrOverloaded}, metadata.Pairs(retryPushback, strconv.FormatInt(ms, 10))
+	return metadata.Pairs(retryPushback, strconv.FormatInt(ms, 10)), &refusal{st, agilelimiter.ErrOverloaded}
 }
 
 // spread draws a delay evenly from [d/2, 3d/2). d is above 0 and at most
@@ -106,7 +106,7 @@ func spread(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 func (s *server) serve(ctx context.Context, v Verdict, setTrailer func(metadata.MD), handle func() error) error {
 	call, ok := s.lim.TryAdmit()
 	if !ok {
-		err, pushback := s.refuse()
+		pushback, err := s.refuse()
 		if pushback != nil {
 			setTrailer(pushback)
 		}
